@@ -156,8 +156,8 @@ class GenerateRequest(Struct, frozen=True, kw_only=True):
     """One prompt and everything that decides its answer.
 
     `max_tokens` counts generated tokens per choice; None means up to the end of the context. `logprobs` is None for off, else
-    the number of alternatives (0 to 20) beside each chosen token. `tenant` separates what may be shared: nothing computed for one
-    tenant is ever visible to another, not even as a cached prefix.
+    the number of alternatives (0 to 20) beside each chosen token. `tenant` separates what may be shared: nothing computed for
+    one tenant is ever visible to another, not even as a cached prefix.
     """
 
     id: str
@@ -226,8 +226,8 @@ class Usage(Struct, frozen=True, array_like=True, gc=False):
 class Delta(Struct, frozen=True, array_like=True):
     """A piece of the answer of one choice.
 
-    `tokens` counts the generated tokens behind it (0 for echoed text). Each choice ends with exactly one delta that has `finish`; the last delta of the
-    whole stream carries `usage`, and no other does.
+    `tokens` counts the generated tokens behind it (0 for echoed text). Each choice ends with exactly one delta that has
+    `finish`; the last delta of the whole stream carries `usage`, and no other does.
     """
 
     index: int = 0

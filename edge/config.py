@@ -1,0 +1,46 @@
+"""What can be set about one GGUF model. Plain data: importing this loads nothing native."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class EdgeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="engine", tag="gguf"):
+    """One model on llama.cpp.
+
+    Sizes are in tokens unless the name says otherwise, and 0 means "choose for me".
+
+    `context` is the pool of KV cells that all requests share (0: the model's training context, at least 4096 and at most
+    8192); one request may use all of it, up to the training context. `slots` choices are generated at once, `queue` more may
+    wait. `threads` 0 is what cores, affinity and cgroup allow. `prefill_chunk` caps the prompt tokens of a step, which bounds
+    the pause that a new prompt makes in running streams; `batch` and `ubatch` are llama.cpp's logical and physical batch. The
+    prefix cache keeps up to `cached_sequences` finished sequences (0 switches it off) of `cached_tokens` in all (0: a quarter
+    of `context`). `max_memory_bytes` bounds the child's address space. `hang_timeout_s` is the longest silence of the child,
+    `step_timeout_s` the longest single step; after `max_crashes` in `crash_window_s` the model is given up for that long.
+    """
+
+    path: str
+    context: Annotated[int, Meta(ge=0)] = 0
+    slots: Annotated[int, Meta(ge=1, le=64)] = 8
+    queue: Annotated[int, Meta(ge=0)] = 256
+    threads: Annotated[int, Meta(ge=0)] = 0
+    batch: Annotated[int, Meta(ge=32)] = 2048
+    ubatch: Annotated[int, Meta(ge=32)] = 512
+    prefill_chunk: Annotated[int, Meta(ge=16)] = 512
+    kv_type: KvType = "f16"
+    flash_attention: Literal["auto", "on", "off"] = "auto"
+    gpu_layers: Annotated[int, Meta(ge=-1)] = -1
+    mmap: bool = True
+    cached_sequences: Annotated[int, Meta(ge=0, le=128)] = 16
+    cached_tokens: Annotated[int, Meta(ge=0)] = 0
+    max_memory_bytes: Annotated[int, Meta(ge=0)] = 0
+    load_timeout_s: Seconds = 300.0
+    hang_timeout_s: Seconds = 5.0
+    step_timeout_s: Seconds = 120.0
+    max_crashes: Count = 5
+    crash_window_s: Seconds = 300.0

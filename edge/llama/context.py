@@ -1,0 +1,94 @@
+"""One llama.cpp context: the KV cache of all sequences and the computation over it. Used by exactly one thread.
+
+The cache is unified: sequences share one pool of cells, so a prefix can be shared without copying (`llama_memory_seq_cp` only
+marks cells) and a single request may use the whole context. See NOTES.md for the measurements against one stream per
+sequence.
+"""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edge.llama.batch import Batch
+from edge.llama.model import LoadError, Model
+from edge.llama.native import FLASH_ATTENTION, KV_TYPES, lib
+
+
+class Context:
+    """A generating context; implements `edge.scheduler.KvMemory`."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        cells: int,
+        batch: int,
+        ubatch: int,
+        sequences: int,
+        threads: int,
+        kv_type: str,
+        flash_attention: str,
+    ) -> None:
+        """Raises LoadError when the memory does not suffice. `cells` may be rounded up by llama.cpp."""
+        params = lib.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = cells, batch, min(ubatch, batch)
+        params.n_seq_max = sequences
+        params.n_threads = params.n_threads_batch = threads
+        params.type_k = params.type_v = KV_TYPES[kv_type]
+        params.flash_attn_type = FLASH_ATTENTION[flash_attention]
+        params.kv_unified = True
+        params.swa_full = True  # a sliding-window cache of window size could not give back an older prefix
+        params.no_perf = True
+        self.handle: Any = lib.llama_init_from_model(model.handle, params)
+        if not self.handle:
+            raise LoadError(f"llama.cpp could not create a context of {cells} tokens: not enough memory?")
+        self.cells = int(lib.llama_n_ctx(self.handle))
+        self.partial = not model.is_recurrent
+        self._window = model.window
+        self._vocab = model.vocabulary.size
+        self._memory = lib.llama_get_memory(self.handle)
+        self._rows: tuple[int, int, npt.NDArray[np.float32]] | None = None
+
+    def decode(self, batch: Batch) -> int:
+        """Compute a batch; returns llama.cpp's code (0 done, 1 no cells, 2 aborted, -1 refused, below fatal)."""
+        return int(lib.llama_decode(self.handle, batch.native))
+
+    def logits(self, count: int) -> npt.NDArray[np.float32]:
+        """View the logits of the last decode: [count, vocab] float32, rows in batch order. Valid until the next decode."""
+        address = ctypes.cast(lib.llama_get_logits(self.handle), ctypes.c_void_p).value
+        if not address:
+            raise RuntimeError("llama.cpp returned no logits")
+        if self._rows is None or self._rows[:2] != (address, count):
+            array: Any = (ctypes.c_float * (count * self._vocab)).from_address(address)
+            self._rows = address, count, np.frombuffer(array, np.float32).reshape(count, self._vocab)
+        return self._rows[2]
+
+    def reusable(self, slot: int, end: int) -> bool:
+        """See `KvMemory`: the window before `end` must still be there."""
+        if not self._window:
+            return True
+        return 0 <= int(lib.llama_memory_seq_pos_min(self._memory, slot)) <= max(0, end - self._window)
+
+    def copy(self, source: int, target: int, end: int) -> None:
+        """See `KvMemory`."""
+        lib.llama_memory_seq_cp(self._memory, source, target, 0, end)
+
+    def truncate(self, slot: int, end: int) -> bool:
+        """See `KvMemory`."""
+        return bool(lib.llama_memory_seq_rm(self._memory, slot, end, -1))
+
+    def clear(self, slot: int) -> None:
+        """See `KvMemory`."""
+        lib.llama_memory_seq_rm(self._memory, slot, -1, -1)
+
+    def length(self, slot: int) -> int:
+        """How many positions llama.cpp holds for a sequence."""
+        return int(lib.llama_memory_seq_pos_max(self._memory, slot)) + 1
+
+    def close(self) -> None:
+        """Free the KV cache."""
+        if self.handle:
+            lib.llama_free(self.handle)
+            self.handle = None

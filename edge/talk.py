@@ -1,0 +1,292 @@
+"""The thread that talks with the parent: commands in, deltas out, a heartbeat in between. It is the child's main thread.
+
+It never computes and never waits for anything but messages, so cancels are heard in every state. Slow parts of a request's
+preparation (templates, tokenising, grammars) run in a thread of their own; results come back through one inbox and a pipe
+that wakes the poll.
+"""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from math import ceil
+from time import monotonic
+from typing import TypeVar, cast
+
+import numpy as np
+import zmq
+
+from backends.errors import BackendError, Failed, Rejected, pack_error
+from backends.types import Delta, Embeddings, EmbedRequest, GenerateRequest, TokenizeRequest, TokenList, Usage
+from edge import messages as m
+from edge.prepare import Prepared
+from edge.sequence import Sequence
+from edge.service import Service
+from edge.ticket import Ticket
+from edge.work import Broken, EmbedJob, Event, PromptScored, Sampled, Vectors
+
+log = logging.getLogger("baton.engine")
+
+R = TypeVar("R")
+
+
+class Talker:
+    """Serves one parent over one socket until it says `Shutdown`."""
+
+    def __init__(self, socket: "zmq.Socket[bytes]") -> None:
+        self._socket = socket
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._preparing = ThreadPoolExecutor(1, "prepare")
+        self._service: Service | None = None
+        self._tickets: dict[int, Ticket] = {}
+        self._pending: set[int] = set()  # being prepared
+        self._embedding: dict[int, tuple[EmbedRequest, int]] = {}
+        self._outbox: list[tuple[int, Delta]] = []
+        self._closing = False
+        self._next_beat = 0.0
+
+    # ---- from other threads ------------------------------------------------------------------------------------------------
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the talking thread call `function` soon. Safe from any thread."""
+        self._inbox.append(function)
+        with suppress(BlockingIOError):  # the pipe is full of wake-ups already
+            os.write(self._wake_write, b"\0")
+
+    def emit(self, events: list[Event]) -> None:
+        """Hand over what a step brought. Safe from any thread."""
+        self.call(lambda: self._take(events))
+
+    # ---- the loop ----------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Talk until told to shut down."""
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._wake_read, zmq.POLLIN)
+        while not self._closing:
+            self._beat()
+            ready = dict(poller.poll(max(0, ceil((self._next_beat - monotonic()) * 1000))))
+            if self._wake_read in ready:
+                os.read(self._wake_read, 65536)
+            while self._inbox:
+                self._inbox.popleft()()
+            if self._outbox:
+                self._send(m.Deltas(tuple(self._outbox)))
+                self._outbox.clear()
+            if self._socket in ready:
+                self._hear()
+        self._preparing.shutdown(wait=False, cancel_futures=True)
+
+    def ready(self, service: Service) -> None:
+        """Begin to serve; called in the talking thread once the model is loaded."""
+        self._service = service
+        self._send(m.Ready(service.card, service.scheduler.limits.slots, service.cells, service.limit, service.load_s))
+
+    def failed(self, message: str) -> None:
+        """Tell the parent that loading is pointless, and end."""
+        self._send(m.LoadFailed(message))
+        self._closing = True
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                data = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._obey(m.command_decoder.decode(data))
+
+    def _send(self, reply: m.Reply) -> None:
+        self._socket.send(m.encoder.encode(reply))
+
+    def _beat(self) -> None:
+        now = monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + m.HEARTBEAT_S
+        running = waiting = 0
+        step_age = 0.0
+        gauges: dict[str, float] = {}
+        counters: dict[str, float] = {}
+        if self._service:
+            running, waiting = self._service.loop.load()
+            started = self._service.loop.figures.step_started
+            step_age = now - started if started else 0.0
+            gauges, counters = figures(self._service)
+        self._send(m.Heartbeat(running, waiting + len(self._pending), step_age, gauges, counters))
+
+    def _obey(self, command: m.Command) -> None:
+        service = self._service
+        assert service is not None  # the parent sends nothing but Shutdown before Ready
+        match command:
+            case m.Generate(id=i, request=asked):
+                self._prepare(i, lambda: service.preparer.prepare(i, asked), self._start(i, asked))
+            case m.Embed(id=i, request=texts):
+                self._prepare(i, lambda: self._embed_inputs(texts), self._start_embedding(i, texts))
+            case m.Tokenize(id=i, request=text):
+                self._prepare(i, lambda: self._token_list(text), lambda ids: self._send(m.Tokenized(i, ids)))
+            case m.Detokenize(id=i, ids=ids):
+                self._prepare(i, lambda: self._text_of(ids), lambda text: self._send(m.Detokenized(i, text)))
+            case m.Cancel(id=i):
+                self._cancel(i)
+            case m.Shutdown():
+                self._closing = True
+
+    # ---- requests ------------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, identifier: int, work: Callable[[], R], then: Callable[[R], None]) -> None:
+        """Run `work` in the preparing thread, then `then` here, unless the request was cancelled meanwhile."""
+        self._pending.add(identifier)
+
+        def finished(result: R | None, error: Exception | None) -> None:
+            if identifier not in self._pending:
+                return
+            self._pending.discard(identifier)
+            if error is None:
+                then(cast("R", result))
+            else:
+                self._error(identifier, error)
+
+        def prepare() -> None:
+            if identifier not in self._pending:
+                return  # cancelled while it waited: never begun
+            try:
+                result = work()
+            except Exception as error:
+                failure = error
+                self.call(lambda: finished(None, failure))
+            else:
+                self.call(lambda: finished(result, None))
+
+        self._preparing.submit(prepare)
+
+    def _error(self, identifier: int, error: Exception) -> None:
+        if not isinstance(error, BackendError):
+            log.error("preparing a request failed", exc_info=error)
+            error = Failed("the engine could not prepare this request")
+        self._send(m.Errored(identifier, pack_error(error)))
+
+    def _start(self, identifier: int, request: GenerateRequest) -> Callable[[Prepared], None]:
+        def start(prepared: Prepared) -> None:
+            assert self._service is not None
+            words = self._service.model.vocabulary
+            ticket = Ticket(request, prepared, words.piece, words.special_piece)
+            self._outbox += [(identifier, delta) for delta in ticket.echo()]
+            if request.max_tokens == 0 and not prepared.sequences[0].all_logits:
+                self._outbox += [(identifier, delta) for delta in ticket.end_without_tokens()]
+            else:
+                self._tickets[identifier] = ticket
+                self._service.loop.submit(prepared.sequences)
+
+        return start
+
+    def _cancel(self, identifier: int) -> None:
+        self._pending.discard(identifier)
+        if ticket := self._tickets.pop(identifier, None):
+            assert self._service is not None
+            self._service.loop.finish(ticket.sequences)
+        if self._embedding.pop(identifier, None):
+            assert self._service is not None
+            self._service.cancel_embedding(identifier)
+
+    def _take(self, events: list[Event]) -> None:
+        for event in events:
+            match event:
+                case Sampled(sequence):
+                    if ticket := self._tickets.get(sequence.request):
+                        deltas, ended = ticket.sampled(event)
+                        self._outbox += [(sequence.request, delta) for delta in deltas]
+                        self._let_go(sequence.request, ticket, ended)
+                case PromptScored(sequence):
+                    if ticket := self._tickets.get(sequence.request):
+                        self._outbox += [(sequence.request, delta) for delta in ticket.prompt_scored(event)]
+                        self._let_go(sequence.request, ticket, sequence if ticket.is_done else None)
+                case Vectors(identifier, vectors):
+                    self._embedded(identifier, vectors)
+                case Broken(identifier, error):
+                    if identifier in self._tickets or identifier in self._embedding:
+                        self._cancel(identifier)
+                        self._error(identifier, error)
+
+    def _let_go(self, identifier: int, ticket: Ticket, ended: Sequence | None) -> None:
+        if ended is not None and self._service is not None:
+            self._service.loop.finish([ended])
+        if ticket.is_done:
+            self._tickets.pop(identifier, None)
+
+    # ---- embeddings and tokens
+    # -------------------------------------------------------------------------------------------------
+
+    def _embed_inputs(self, request: EmbedRequest) -> list[list[int]]:
+        assert self._service is not None
+        service, inputs = self._service, []
+        size, limit = service.model.embedding_size, service.embedding_limit
+        if request.dimensions is not None and request.dimensions > size:
+            raise Rejected(f"dimensions is {request.dimensions}, the model's vectors have {size}", param="dimensions")
+        for i, prompt in enumerate(request.inputs):
+            ids = service.preparer.tokens_of(prompt)
+            if not 0 < len(ids) <= limit:
+                raise Rejected(f"input {i} has {len(ids)} tokens, between 1 and {limit} can be embedded", param=f"input[{i}]")
+            inputs.append(ids)
+        return inputs
+
+    def _start_embedding(self, identifier: int, request: EmbedRequest) -> Callable[[list[list[int]]], None]:
+        def start(inputs: list[list[int]]) -> None:
+            assert self._service is not None
+            self._embedding[identifier] = request, sum(map(len, inputs))
+            self._service.embed(EmbedJob(identifier, inputs))
+
+        return start
+
+    def _embedded(self, identifier: int, vectors: list[bytes]) -> None:
+        if entry := self._embedding.pop(identifier, None):
+            request, tokens = entry
+            cut = tuple(shortened(vector, request.dimensions) for vector in vectors)
+            self._send(m.Embedded(identifier, Embeddings(cut, Usage(prompt_tokens=tokens))))
+
+    def _token_list(self, request: TokenizeRequest) -> TokenList:
+        assert self._service is not None
+        ids = self._service.preparer.tokenize(request)
+        return TokenList(ids, tuple(self._service.model.vocabulary.special_piece(i) for i in ids))
+
+    def _text_of(self, ids: tuple[int, ...]) -> str:
+        assert self._service is not None
+        self._service.preparer.check_ids(ids, "tokens")
+        return self._service.model.vocabulary.detokenize(ids)
+
+
+def shortened(vector: bytes, dimensions: int | None) -> bytes:
+    """Cut a normalised vector to its first `dimensions` numbers and normalise it again."""
+    if dimensions is None:
+        return vector
+    head = np.frombuffer(vector, "<f4")[:dimensions]
+    norm = float(np.linalg.norm(head))
+    return (head / np.float32(norm) if norm > 0 else head).astype("<f4").tobytes()
+
+
+def figures(service: Service) -> tuple[dict[str, float], dict[str, float]]:
+    """Gauges and counters for `/metrics`. Read from another thread than writes them: each is one number, so none is torn."""
+    f, scheduler = service.loop.figures, service.scheduler
+    gauges = {
+        "kv_cells": float(scheduler.limits.cells),
+        "kv_cells_used": float(scheduler.pool.used),
+        "cached_sequences": float(len(scheduler.cache)),
+    }
+    counters = {
+        "steps_total": float(f.steps),
+        "step_tokens_total": float(f.step_tokens),
+        "step_native_seconds_total": f.step_native_seconds,
+        "step_host_seconds_total": f.step_host_seconds,
+        "prompt_tokens_total": float(f.prompt_tokens),
+        "prefix_cache_hit_tokens_total": float(f.cached_tokens),
+        "decoded_tokens_total": float(f.decoded_tokens),
+        "embedded_tokens_total": float(f.embedded_tokens),
+        "preemptions_total": float(scheduler.preemptions),
+        "refused_steps_total": float(f.refused_steps),
+    }
+    return gauges, counters

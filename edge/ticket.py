@@ -1,0 +1,101 @@
+"""What the talking thread remembers of a request until its last delta is sent, and how events become deltas."""
+
+from collections.abc import Callable
+
+from backends.text.answer import Answer
+from backends.types import Delta, FinishReason, GenerateRequest, TokenLogprob, Usage
+from edge.prepare import Prepared
+from edge.sequence import Sequence
+from edge.work import PromptScored, Sampled, Scored
+
+
+class Ticket:
+    """One running request.
+
+    Args:
+        piece: the visible bytes of a token.
+        spell: the bytes of a token with control tokens spelled out, for echoed prompts.
+    """
+
+    def __init__(
+        self, request: GenerateRequest, prepared: Prepared, piece: Callable[[int], bytes], spell: Callable[[int], bytes]
+    ) -> None:
+        self.sequences = prepared.sequences
+        self._request, self._answers, self._piece, self._spell = request, prepared.answers, piece, spell
+        self._open = request.n
+        self._generated = 0
+        self._cached = 0
+        self._prompt_scores: list[list[Scored | None]] = [[None] for _ in range(request.n)]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every choice has ended."""
+        return not self._open
+
+    def echo(self) -> list[Delta]:
+        """The prompt as text, for each choice whose prompt needs no scores."""
+        if not self._request.echo or self.sequences[0].all_logits:
+            return []
+        return [self._echoed(index, [None]) for index in range(self._request.n)]
+
+    def end_without_tokens(self) -> list[Delta]:
+        """End a request that asked for no new token."""
+        return [self._end_empty(sequence.index) for sequence in self.sequences]
+
+    def prompt_scored(self, event: PromptScored) -> list[Delta]:
+        """Collect scores of prompt tokens; the echo comes with the last of them, and ends a request for no new token."""
+        sequence = event.sequence
+        scores = self._prompt_scores[sequence.index]
+        if event.start == len(scores):  # a preempted prompt is scored again from its start: take each token once
+            scores += event.scores
+        if len(scores) < sequence.num_prompt or not event.scores:
+            return []
+        self._prompt_scores[sequence.index] = [None]
+        echoed = self._echoed(sequence.index, scores)
+        return [echoed, self._end_empty(sequence.index)] if self._request.max_tokens == 0 else [echoed]
+
+    def sampled(self, event: Sampled) -> tuple[list[Delta], Sequence | None]:
+        """Turn a token into deltas; also name the sequence to let go, when a stop string ended it here and not there."""
+        sequence, answer = event.sequence, self._answers[event.sequence.index]
+        if answer.stopped:
+            return [], None  # computed before the owner thread heard of the stop string
+        self._generated += 1
+        self._cached = max(self._cached, sequence.cached)
+        deltas = []
+        if event.finish != "stop":
+            piece, scored = self._piece(event.token), event.scored
+            delta = answer.push(event.token, piece, scored.logprob, scored.top) if scored else answer.push(event.token, piece)
+            if delta is not None:
+                deltas.append(delta)
+            if answer.stopped:
+                return [*deltas, self._end(answer, "stop")], None if event.finish else sequence
+        if event.finish:
+            deltas.append(self._end(answer, "length" if event.finish == "length" else "stop"))
+        return deltas, None
+
+    def _end(self, answer: Answer, reason: FinishReason) -> Delta:
+        self._open -= 1
+        delta = answer.finish(reason)
+        if self._open:
+            return delta
+        return Delta(delta.index, delta.text, delta.tokens, delta.tool_calls, delta.logprobs, delta.finish, self._usage())
+
+    def _end_empty(self, index: int) -> Delta:
+        self._open -= 1
+        return Delta(index=index, finish="length", usage=None if self._open else self._usage())
+
+    def _usage(self) -> Usage:
+        return Usage(self.sequences[0].num_prompt, self._generated, min(self._cached, self.sequences[0].num_prompt))
+
+    def _echoed(self, index: int, scores: list[Scored | None]) -> Delta:
+        sequence = self.sequences[index]
+        prompt = sequence.tokens[: sequence.num_prompt]
+        pieces = [self._spell(token) for token in prompt]
+        text = b"".join(pieces).decode("utf-8", "replace")
+        if self._request.logprobs is None:
+            return Delta(index=index, text=text)
+        logprobs = tuple(
+            TokenLogprob(token, piece, scored.logprob if scored else None, scored.top if scored else ())
+            for token, piece, scored in zip(prompt, pieces, scores, strict=True)
+        )
+        return Delta(index=index, text=text, logprobs=logprobs)

@@ -1,0 +1,1 @@
+"""HTTP in, HTTP out, and the policy between: the OpenAI-compatible door in front of the backends."""

@@ -1,0 +1,5 @@
+"""The command `baton`."""
+
+from gateway.cli.command import main
+
+__all__ = ["main"]

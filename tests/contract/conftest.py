@@ -1,0 +1,63 @@
+"""The implementations that must keep the contract of `backends.protocol`.
+
+Each is a factory: an async context manager that yields a running backend, the name of a model that chats and completes, and the
+number of its slots. Whether it embeds is what its card says. The suite asks for nothing that only one model would say.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from backends.fake import FakeBackend, FakeModel
+from backends.fake_script import FakeReply
+from backends.protocol import Backend
+from edge.config import EdgeConfig
+from edge.engine import EdgeBackend
+from gateway.config_sources.embedded import MISSING, find_embedded_model
+
+FOX = "The quick brown fox jumps over the lazy dog; 世界 and 🧑‍🚀 watch. " * 8
+
+
+@dataclass
+class Subject:
+    """A backend under test, and the name of its model."""
+
+    backend: Backend
+    model: str
+    slots: int
+
+
+@asynccontextmanager
+async def fake() -> AsyncIterator[Subject]:
+    model = FakeModel(replies=(FakeReply(text=FOX),), token_delay_s=0.0005, slots=4, context=2048)
+    backend = FakeBackend("scripted", model)
+    yield Subject(backend, "scripted", model.slots)
+    await backend.close()
+
+
+@asynccontextmanager
+async def gguf() -> AsyncIterator[Subject]:
+    path = find_embedded_model()
+    assert path is not None, MISSING
+    config = EdgeConfig(path=str(path), slots=4, context=2048)
+    backend = EdgeBackend("smollm2", config)
+    await backend.start()
+    async with asyncio.timeout(60):
+        while (await backend.health()).state == "loading":
+            await asyncio.sleep(0.01)
+    health = await backend.health()
+    assert health.state == "ready", health.detail
+    yield Subject(backend, "smollm2", config.slots)
+    await backend.close()
+
+
+FACTORIES: dict[str, Callable[[], AbstractAsyncContextManager[Subject]]] = {"fake": fake, "gguf": gguf}
+
+
+@pytest.fixture(params=FACTORIES)
+async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+    async with FACTORIES[request.param]() as running:
+        yield running

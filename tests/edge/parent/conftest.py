@@ -1,0 +1,106 @@
+"""Backends with a scripted child, which leave nothing behind: checked after every test, on both event loops."""
+
+import asyncio
+import os
+import sys
+import tempfile
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from backends.types import Delta, GenerateRequest, Health, Text
+from edge.config import EdgeConfig
+from edge.engine import EdgeBackend
+from tests.backends.gguf.build import small_model
+
+CHILD = Path(__file__).with_name("child.py")
+NAME = "scripted"
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], AbstractEventLoop]]:
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(small_model().to_bytes())
+    return path
+
+
+@pytest.fixture(autouse=True)
+def socket_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the sockets' folders are made; empty again after the test."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+    assert not Path("/proc/self/task/self/children").exists() or children() == set()
+
+
+def children() -> set[int]:
+    """Processes that this one started and has not reaped."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found |= {int(pid) for pid in (task / "children").read_text().split()}
+    return found
+
+
+@pytest.fixture
+async def start(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., EdgeBackend]]:
+    """Make and start a backend: options of the child first, changes of the configuration by name."""
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    backends: list[EdgeBackend] = []
+
+    async def make(
+        *options: str, command: tuple[str, ...] = (sys.executable, str(CHILD)), started: bool = True, **config: object
+    ) -> EdgeBackend:
+        settings = {"path": str(model_file), "slots": 2, "queue": 3} | config
+        backend = EdgeBackend(NAME, EdgeConfig(**settings), command=(*command, *options))
+        backends.append(backend)
+        if started:
+            await backend.start()
+        return backend
+
+    yield make
+    for backend in backends:
+        await backend.close()
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 15) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 - what is waited for happens in another process
+            await asyncio.sleep(0.005)
+
+
+async def until(backend: EdgeBackend, condition: Callable[[Health], bool]) -> Health:
+    async def is_so() -> bool:
+        return condition(await backend.health())
+
+    await eventually(is_so)
+    return await backend.health()
+
+
+async def ready(backend: EdgeBackend) -> Health:
+    return await until(backend, lambda health: health.state == "ready")
+
+
+def ask(prompt: str, **changes: object) -> GenerateRequest:
+    return GenerateRequest(**({"id": "r", "model": NAME, "prompt": Text(prompt)} | changes))
+
+
+async def play(backend: EdgeBackend, prompt: str, **changes: object) -> list[Delta]:
+    return [delta async for delta in backend.generate(ask(prompt, **changes))]
+
+
+def text_of(deltas: list[Delta], index: int = 0) -> str:
+    return "".join(delta.text for delta in deltas if delta.index == index)
+
+
+async def commands(backend: EdgeBackend) -> list[str]:
+    """What the child has received, without this question."""
+    return (await backend.detokenize(NAME, (0,))).split("\n")[:-1]
