@@ -8,6 +8,7 @@ keeps everything under `benchmarks/results`. Ends with status 1 when a ratio is 
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="a GGUF file (default the embedded model)")
     parser.add_argument("--llama-server", type=Path, help="use this binary instead of building one")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an interrupted run ends its servers too
     try:
         sys.exit(compare(options))
     except (BenchmarkError, StepError) as error:

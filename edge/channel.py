@@ -144,7 +144,7 @@ class Channel:
         except zmq.Again:
             raise ChannelFull from None
         finally:
-            pass
+            self._look_again()
 
     def _send_postponed(self) -> None:
         while self._postponed and not self._closed:

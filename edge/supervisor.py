@@ -142,7 +142,8 @@ class Supervisor:
             self.life = None
             self._counters = _sum(self._counters, life)
         if ending.kind != "stopped":
-            logger.error("%s Its last output:\n%s", ending.message, life.log.tail())
+            tail = life.log.tail()
+            logger.error("%s Its last output: %s", ending.message, f"\n{tail}" if tail else "none.")
         return ending
 
     async def _check_file(self, stop: asyncio.Future[None]) -> str | None:

@@ -56,7 +56,10 @@ class Constraint:
         self._param = param
 
     def copy(self) -> "Constraint":
-        """The same position with a future of its own, for another choice of the same request (they share the lexer's limits)."""
+        """The same position with a future of its own, for another choice of the same request.
+
+        Copies share the lexer and its limits.
+        """
         return Constraint(self._matcher.deep_copy(), self._bits.size * 32, self._param)
 
     def mask(self) -> Mask:

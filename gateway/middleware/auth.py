@@ -3,6 +3,8 @@
 Runs before the body is read and before a route is looked for, so that a stranger learns nothing. Only SHA-256 digests of the
 keys are kept; every comparison looks at every digest and takes the same time for each. Public are: health checks, preflights
 (answered further out) and the files of the console, which hold nothing secret and must load before a person can enter a key.
+
+A key is also a tenant: requests with different keys never share cached prefixes. Without keys there is one tenant, `""`.
 """
 
 import hmac
@@ -14,6 +16,7 @@ from gateway.middleware.asgi import ASGIApp, Receive, Scope, Send
 from gateway.middleware.reply import header, send_error
 
 _CHALLENGE = {"www-authenticate": 'Bearer realm="baton"'}
+_TENANT_BYTES = 16
 
 
 class Unauthorized(InvalidRequest):
@@ -24,7 +27,7 @@ class Unauthorized(InvalidRequest):
 
 
 class Auth:
-    """Lets a request in that carries a key as `Authorization: Bearer` or as `X-Api-Key`.
+    """Lets a request in that carries a key as `Authorization: Bearer` or as `X-Api-Key`, and sets `scope["state"]["tenant"]`.
 
     Args:
         digests: SHA-256 digests of the keys; empty means that no key is asked for.
@@ -43,11 +46,12 @@ class Auth:
         key = _presented_key(scope)
         if key is None:
             text = "No API key was given. Send it as 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'."
-        elif self._knows(key):
-            return await self._app(scope, receive, send)
-        else:
-            text = "The API key is not valid."
-        return await send_error(send, Unauthorized(text, headers=_CHALLENGE))
+            return await send_error(send, Unauthorized(text, headers=_CHALLENGE))
+        presented = sha256(key.encode("latin-1")).digest()
+        if not self._knows(presented):
+            return await send_error(send, Unauthorized("The API key is not valid.", headers=_CHALLENGE))
+        scope.setdefault("state", {})["tenant"] = presented[:_TENANT_BYTES].hex()
+        return await self._app(scope, receive, send)
 
     def _is_public(self, scope: Scope) -> bool:
         path = scope["path"]
@@ -55,8 +59,7 @@ class Auth:
             return True
         return scope["method"] in ("GET", "HEAD") and path in self._public_files
 
-    def _knows(self, key: str) -> bool:
-        presented = sha256(key.encode("latin-1")).digest()
+    def _knows(self, presented: bytes) -> bool:
         known = False
         for digest in self._digests:
             known |= hmac.compare_digest(presented, digest)

@@ -7,7 +7,7 @@ from litestar.types import ASGIApp
 
 from gateway.routes.collect import collect
 from gateway.routes.dependencies import RegistryDependency, SettingsDependency, TelemetryDependency
-from gateway.routes.reply import JsonReply, model_or_only, observed, read_body
+from gateway.routes.reply import JsonReply, model_or_only, observed, read_body, tenant_of
 from gateway.schema.chat import ChatRequest
 from gateway.schema.parameters import CHAT
 from gateway.sse import EventStream
@@ -32,7 +32,7 @@ async def create_chat_completion(
     body = await read_body(request, _BODY)
     model = await model_or_only(body.model, registry, "chat")
     stamp = new_stamp("chatcmpl", model)
-    asked = to_request(body, request_id=stamp.id, model=model)
+    asked = to_request(body, request_id=stamp.id, model=model, tenant=tenant_of(request))
     backend = registry.resolve(model)
 
     def begin() -> Observation:

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp
 from gateway.routes.collect import collect
 from gateway.routes.dependencies import RegistryDependency, SettingsDependency, TelemetryDependency
 from gateway.routes.fan_out import generate_all
-from gateway.routes.reply import JsonReply, model_or_only, observed, read_body
+from gateway.routes.reply import JsonReply, model_or_only, observed, read_body, tenant_of
 from gateway.schema.completions import CompletionRequest
 from gateway.schema.parameters import COMPLETIONS
 from gateway.sse import EventStream
@@ -33,7 +33,7 @@ async def create_completion(
     body = await read_body(request, _BODY)
     model = await model_or_only(body.model, registry, "completion")
     stamp = new_stamp("cmpl", model)
-    asked = to_requests(body, request_id=stamp.id, model=model)
+    asked = to_requests(body, request_id=stamp.id, model=model, tenant=tenant_of(request))
     backend = registry.resolve(model)
     size = len(asked) * asked[0].n
 

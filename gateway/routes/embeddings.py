@@ -7,7 +7,7 @@ from litestar import Request, post
 from litestar.types import ASGIApp
 
 from gateway.routes.dependencies import RegistryDependency, TelemetryDependency
-from gateway.routes.reply import JsonReply, model_or_only, observed, read_body
+from gateway.routes.reply import JsonReply, model_or_only, observed, read_body, tenant_of
 from gateway.schema.embeddings import EmbeddingRequest
 from gateway.schema.parameters import EMBEDDINGS
 from gateway.telemetry.observation import Observation
@@ -24,7 +24,7 @@ async def create_embedding(
     """Turn texts or token ids into vectors."""
     body = await read_body(request, _BODY)
     model = await model_or_only(body.model, registry, "embedding")
-    asked = to_request(body, request_id=f"embd-{uuid4().hex}", model=model)
+    asked = to_request(body, request_id=f"embd-{uuid4().hex}", model=model, tenant=tenant_of(request))
     backend = registry.resolve(model)
 
     async def work(observation: Observation) -> bytes:

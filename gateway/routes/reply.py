@@ -46,6 +46,12 @@ async def read_body(request: Request[Any, Any, Any], body: Body[T]) -> T:
     return body.decode(await request.body())
 
 
+def tenant_of(request: Request[Any, Any, Any]) -> str:
+    """Whose request it is: what is computed for one tenant is not shared with another. Empty where no keys are asked for."""
+    tenant: str = request.scope.get("state", {}).get("tenant", "")
+    return tenant
+
+
 async def model_or_only(model: str | None, registry: Registry, capability: Capability) -> str:
     """The model that was asked for, or the only one that can do it.
 

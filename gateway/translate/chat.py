@@ -20,7 +20,7 @@ from gateway.translate.nested import check_nested
 from gateway.translate.stamp import Stamp
 
 
-def to_request(body: ChatRequest, *, request_id: str, model: str) -> GenerateRequest:
+def to_request(body: ChatRequest, *, request_id: str, model: str, tenant: str = "") -> GenerateRequest:
     """Translate a body.
 
     Raises:
@@ -40,6 +40,7 @@ def to_request(body: ChatRequest, *, request_id: str, model: str) -> GenerateReq
         sampling=to_sampling(body),
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         response_format=to_response_format(body.response_format),
+        tenant=tenant,
     )
 
 

@@ -15,7 +15,7 @@ from gateway.translate.stamp import Stamp
 DEFAULT_MAX_TOKENS = 16
 
 
-def to_requests(body: CompletionRequest, *, request_id: str, model: str) -> list[GenerateRequest]:
+def to_requests(body: CompletionRequest, *, request_id: str, model: str, tenant: str = "") -> list[GenerateRequest]:
     """Translate a body into one request per prompt; choice `c` of prompt `p` is choice `p * n + c` of the answer.
 
     Raises:
@@ -45,6 +45,7 @@ def to_requests(body: CompletionRequest, *, request_id: str, model: str) -> list
             sampling=to_sampling(body),
             logprobs=body.logprobs,
             echo=bool(body.echo),
+            tenant=tenant,
         )
         for index, prompt in enumerate(prompts)
     ]

@@ -12,14 +12,14 @@ from gateway.schema.scalars import MAX_INPUTS
 from gateway.translate.prompts import to_prompts
 
 
-def to_request(body: EmbeddingRequest, *, request_id: str, model: str) -> EmbedRequest:
+def to_request(body: EmbeddingRequest, *, request_id: str, model: str, tenant: str = "") -> EmbedRequest:
     """Translate a body.
 
     Raises:
         InvalidRequest: nothing is given, too much, or something empty.
     """
     inputs = to_prompts(body.input, "input", limit=MAX_INPUTS, allow_empty=False)
-    return EmbedRequest(id=request_id, model=model, inputs=inputs, dimensions=body.dimensions)
+    return EmbedRequest(id=request_id, model=model, inputs=inputs, dimensions=body.dimensions, tenant=tenant)
 
 
 def to_response(embeddings: Embeddings, *, model: str, as_base64: bool) -> bytes:

@@ -46,7 +46,7 @@ async def gguf() -> AsyncIterator[Subject]:
     backend = EdgeBackend("smollm2", config)
     await backend.start()
     async with asyncio.timeout(60):
-        while (await backend.health()).state == "loading":
+        while (await backend.health()).state == "loading":  # noqa: ASYNC110 - another process loads
             await asyncio.sleep(0.01)
     health = await backend.health()
     assert health.state == "ready", health.detail

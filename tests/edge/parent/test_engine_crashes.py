@@ -161,6 +161,16 @@ async def test_a_refused_file_is_never_given_to_a_child(start, model_file) -> No
             await asyncio.sleep(0.02)
 
 
+async def test_a_fault_of_our_own_ends_in_failure_and_not_in_eternal_loading(start, monkeypatch) -> None:
+    def broken(path: str) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("edge.supervisor.read_gguf", broken)
+    backend = await start()
+    health = await until(backend, lambda health: health.state == "failed")
+    assert "see the log" in health.detail
+
+
 async def test_a_command_that_does_not_exist_ends_in_failure(start) -> None:
     backend = await start(command=("/nowhere/python",), max_crashes=2)
     health = await until(backend, lambda health: health.state == "failed")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 from contextlib import aclosing
 
 import pytest
@@ -13,7 +14,7 @@ from edge.mailbox import Mailbox
 from tests.edge.parent.conftest import NAME, ask, commands, play, ready, text_of, until
 
 
-async def test_is_a_backend_whose_health_and_card_come_from_the_child(start) -> None:
+async def test_is_a_backend_whose_health_and_card_come_from_the_child(start, model_file) -> None:
     backend = await start()
     assert isinstance(backend, Backend)
     await ready(backend)
@@ -21,6 +22,7 @@ async def test_is_a_backend_whose_health_and_card_come_from_the_child(start) -> 
     assert (health.slots, health.gauges) == (2, {"kv_cells_used": 7.0})
     (card,) = await backend.models()
     assert (card.id, card.architecture) == (NAME, "scripted")
+    assert card.created == int(os.stat(model_file).st_mtime)  # not when this child was started
 
 
 async def test_before_it_is_loaded_the_card_comes_from_the_file(start) -> None:
