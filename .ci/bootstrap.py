@@ -64,14 +64,24 @@ def works(python: str) -> bool:
 
 
 def environment() -> None:
-    """Create `.venv`; again from nothing when the checkout was moved or its Python was replaced."""
+    """Create `.venv`; from nothing when the checkout was moved or its Python was replaced."""
 
     def create() -> None:
         require_venv()
         say("creating .venv")
-        logged([sys.executable, "-m", "venv", "--clear", str(VENV)])
+        keep = [] if made_here() else ["--clear"]
+        logged([sys.executable, "-m", "venv", *keep, str(VENV)])
 
     once("environment", [ROOT, sys.version], PYTHON, create)
+
+
+def made_here() -> bool:
+    """Say whether there is a `.venv` that this Python made at this place, so that what is installed in it may stay."""
+    config = VENV / "pyvenv.cfg"
+    if not PYTHON.exists() or not config.is_file() or str(VENV) not in config.read_text(encoding="utf-8"):
+        return False
+    done = subprocess.run([str(PYTHON), "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() == sys.version
 
 
 def llama() -> None:

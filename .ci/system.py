@@ -8,7 +8,8 @@ from importlib.util import find_spec
 
 from steps import StepError, logged, say
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# Commands that tests use, and the Debian packages that bring them.
+_TEST_PROGRAMS = {"npm": ("nodejs", "npm"), "chromium": ("chromium",), "chromedriver": ("chromium-driver",)}
 
 
 def require_compilers() -> None:
@@ -36,9 +37,7 @@ def require_venv() -> None:
 
 def provide_test_programs() -> None:
     """Install Node and Chromium with apt-get where that is possible, else say which tests will not run."""
-    missing = [] if shutil.which("npm") else ["nodejs", "npm"]
-    if not any(map(shutil.which, _BROWSERS)):
-        missing.append("chromium")
+    missing = [package for command, packages in _TEST_PROGRAMS.items() if not shutil.which(command) for package in packages]
     if not missing:
         return
     names = " ".join(missing)

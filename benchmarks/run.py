@@ -2,7 +2,7 @@
 
 Only one server is alive at a time, and they take turns (A B A B), so that neither gets the better half of a machine's day. Each
 repetition starts both anew and sends both the same prompts, which no other repetition shares. Prints the ratios as a table and
-keeps everything under `benchmarks/results`. Ends with status 1 when a ratio is not what is wanted.
+keeps everything under `benchmarks/results`.
 """
 
 import argparse
@@ -21,11 +21,12 @@ import msgspec
 from steps import StepError
 
 from benchmarks import report, servers
-from benchmarks.cases import CASES, FIGURES, STEP_CASE, Case, Run, median
+from benchmarks.cases import CASES, STEP_CASE, Case, Run
 from benchmarks.peers import llama_server as build_llama_server
 from benchmarks.servers import BenchmarkError, Running
 
 LOAD_TIMEOUT_S = 1800.0
+BUSY = 0.5  # load average above which other programs take a share that shows
 
 
 def main() -> None:
@@ -39,16 +40,21 @@ def main() -> None:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an interrupted run ends its servers too
     try:
-        sys.exit(compare(options))
+        compare(options)
     except (BenchmarkError, StepError) as error:
         sys.exit(f"baton: {error}")
 
 
-def compare(options: argparse.Namespace) -> int:
-    """Run the whole comparison and return the exit status."""
+def compare(options: argparse.Namespace) -> None:
+    """Run the whole comparison."""
     model = options.model or servers.embedded_model()
     binary = options.llama_server or build_llama_server()
     facts = report.machine() | {"model": model.name, "threads": options.threads, "command": shlex.join(sys.argv)}
+    if facts["load_average_before"] > BUSY:
+        print(
+            f"baton: this machine is busy (load average {facts['load_average_before']}); the figures will show that too",
+            flush=True,
+        )
     run_id, ours, peers = time.time_ns(), list[Run](), list[Run]()
     with tempfile.TemporaryDirectory(prefix="baton-bench-") as name:
         folder = Path(name)
@@ -61,7 +67,6 @@ def compare(options: argparse.Namespace) -> int:
     stem = time.strftime("%Y-%m-%d", time.gmtime()) + ("-quick" if options.quick else "")
     for path in report.write(stem, facts, ours, peers):
         print(path)
-    return 0 if all(figure.holds(median(figure.ratios(ours, peers))) for figure in FIGURES) else 1
 
 
 def one_run(name: str, server: AbstractContextManager[Running], salt: str, quick: bool) -> Run:

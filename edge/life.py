@@ -112,7 +112,7 @@ class Life:
                 return Ending("stopped", "The engine was stopped.")
             self._process.poll()
             if exited.done():
-                pass
+                await self._hear_last_words()
             else:
                 self.channel.drain()
                 self._vital_signs.tick(time.monotonic())

@@ -50,7 +50,7 @@ class Supervisor:
         self.detail = "It was not started."
         self.card = ModelCard(id=name, created=int(time.time()))
         self.life: Life | None = None
-        self._counters: dict[str, float] = {"engine_starts_total": 0, "engine_crashes_total": 0}
+        self._counters: dict[str, float] = {"starts_total": 0, "crashes_total": 0}
 
     @property
     def state(self) -> ModelState:
@@ -134,7 +134,7 @@ class Supervisor:
         except (OSError, zmq.ZMQError) as error:
             return Ending("crashed", f"The engine of the model '{self._name}' cannot be started: {error.strerror}.")
         life = self.life
-        self._counters["engine_starts_total"] += 1
+        self._counters["starts_total"] += 1
         logger.info("model %s: engine process %d started", self._name, life.pid)
         try:
             ending = await life.run(stop)
@@ -168,7 +168,7 @@ class Supervisor:
         """Wait as long as the policy says, or until a request asks for a model that was given up long enough ago."""
         delay = None
         if ending.kind == "crashed":
-            self._counters["engine_crashes_total"] += 1
+            self._counters["crashes_total"] += 1
             delay = self._policy.delay_after_crash(time.monotonic(), was_ready=ending.was_ready)
         if delay is not None:
             self._set("loading", f"It is restarted: {ending.message}")

@@ -24,7 +24,6 @@ class Ticket:
         self._request, self._answers, self._piece, self._spell = request, prepared.answers, piece, spell
         self._open = request.n
         self._generated = 0
-        self._cached = 0
         self._prompt_scores: list[list[Scored | None]] = [[None] for _ in range(request.n)]
 
     @property
@@ -60,7 +59,6 @@ class Ticket:
         if answer.stopped:
             return [], None  # computed before the owner thread heard of the stop string
         self._generated += 1
-        self._cached = max(self._cached, sequence.cached)
         deltas = []
         if event.finish != "stop":
             piece, scored = self._piece(event.token), event.scored
@@ -85,7 +83,9 @@ class Ticket:
         return Delta(index=index, finish="length", usage=None if self._open else self._usage())
 
     def _usage(self) -> Usage:
-        return Usage(self.sequences[0].num_prompt, self._generated, min(self._cached, self.sequences[0].num_prompt))
+        # The choices of a request share the prompt that the first of them computed: that is no cache hit.
+        cached = min(sequence.cached for sequence in self.sequences)
+        return Usage(self.sequences[0].num_prompt, self._generated, cached)
 
     def _echoed(self, index: int, scores: list[Scored | None]) -> Delta:
         sequence = self.sequences[index]

@@ -133,3 +133,18 @@ def test_an_unsupported_python_is_refused_by_name(ci: SimpleNamespace, monkeypat
     monkeypatch.setattr(ci.bootstrap, "SUPPORTED", ((3, 99),))
     with pytest.raises(ci.steps.StepError, match=r"3\.11, 3\.12 and 3\.13"):
         ci.bootstrap.use_supported_python()
+
+
+def test_an_environment_is_kept_only_where_it_was_made(
+    ci: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place, moved = tmp_path / "here", tmp_path / "there"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True, timeout=60)
+    kept = {}
+    for folder in (place, moved):
+        if folder == moved:
+            place.rename(moved)
+        monkeypatch.setattr(ci.bootstrap, "VENV", folder)
+        monkeypatch.setattr(ci.bootstrap, "PYTHON", folder / "bin" / "python")
+        kept[folder.name] = ci.bootstrap.made_here()
+    assert kept == {"here": True, "there": False}

@@ -117,6 +117,13 @@ class Child:
                 self.steps[id] = (command, 0, int(words[1]))
             case "flood":
                 self.send(Deltas(tuple((id, delta) for delta in answer(command, 0, int(words[1]), int(words[1])))))
+            case "burst":
+                for number in range(int(words[1])):
+                    deltas = answer(command, number, number + 1, int(words[1]))
+                    self.send(Deltas(tuple((id, delta) for delta in deltas)))
+                self.socket.close(linger=5000)
+                zmq.Context.instance().term()
+                os._exit(1)
             case "wait":
                 self.steps[id] = (command, FOREVER, FOREVER)
             case "error":
@@ -171,7 +178,7 @@ def main() -> None:
     parser.add_argument("--config", required=True)
     parser.add_argument("--name", required=True)
     options = parser.parse_args()
-    socket = zmq.Context().socket(zmq.PAIR)
+    socket = zmq.Context.instance().socket(zmq.PAIR)
     socket.connect(options.socket)
     Child(socket, options.name, options).run()
 

@@ -83,7 +83,7 @@ async def test_close_while_given_up_and_while_waiting_to_restart(start) -> None:
     await backend.close()
     assert (await backend.health()).state == "stopped"
     backend = await start("--load", "crash", max_crashes=100)
-    await until(backend, lambda health: health.counters["engine_crashes_total"] >= 3)
+    await until(backend, lambda health: health.counters["crashes_total"] >= 3)
     await backend.close()
     assert (await backend.health()).state == "stopped"
 
@@ -107,7 +107,7 @@ async def test_50_restarts_leak_no_descriptor_process_or_folder(start, socket_fo
     for restart in range(1, 51):
         pid = backend._supervisor.life.pid
         os.kill(pid, 9)
-        await until(backend, lambda health, n=restart: health.counters["engine_starts_total"] > n and health.state == "ready")
+        await until(backend, lambda health, n=restart: health.counters["starts_total"] > n and health.state == "ready")
         assert len(children()) == 1
     gc.collect()
     # ZeroMQ closes sockets on a thread of its own, shortly after.
@@ -132,7 +132,7 @@ async def test_the_last_output_is_in_the_report_of_a_crash(start, caplog) -> Non
     await ready(backend)
     await play(backend, "print the last words")
     os.kill(backend._supervisor.life.pid, 6)
-    await until(backend, lambda health: health.counters["engine_crashes_total"] == 1)
+    await until(backend, lambda health: health.counters["crashes_total"] == 1)
     (report,) = [r.getMessage() for r in caplog.records if "Its last output" in r.getMessage()]
     assert "SIGABRT" in report
     assert "the last words" in report

@@ -27,7 +27,7 @@ async def test_is_a_backend_whose_health_and_card_come_from_the_child(start, mod
 
 async def test_before_it_is_loaded_the_card_comes_from_the_file(start) -> None:
     backend = await start("--load", "never")
-    await until(backend, lambda health: bool(health.counters["engine_starts_total"]))
+    await until(backend, lambda health: bool(health.counters["starts_total"]))
     (card,) = await backend.models()
     assert (card.id, card.architecture, card.context_length, card.quantization) == (NAME, "llama", 128, "Q4_1")
     with pytest.raises(Unavailable) as caught:
