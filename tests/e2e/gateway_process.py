@@ -1,7 +1,9 @@
 """A gateway as its users start it, and what can be seen of it from outside: HTTP, metrics, its log and its processes."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -62,6 +64,14 @@ class Server:
     def chat(self, content: str = "Say hello.", *, key: str = "none", **fields: Any) -> httpx.Response:
         body = {"messages": [{"role": "user", "content": content}], "max_tokens": 4, "temperature": 0} | fields
         return self.http.post(CHAT, json=body, headers={"authorization": f"Bearer {key}"})
+
+    def open(self, content: str, *, key: str = "none", **fields: Any) -> socket.socket:
+        """Send a chat request and leave the connection open, with nothing read from it."""
+        body = json.dumps({"messages": [{"role": "user", "content": content}], "temperature": 0} | fields).encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n"
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        connection.sendall(head.encode() + body)
+        return connection
 
     def metric(self, name: str, *, key: str = "none") -> float:
         """The sum over all labels."""

@@ -42,6 +42,8 @@ RAW_BODIES = {
     "deep array": b'{"messages": ' + nested(50_000).encode() + b"}",
     "deep template variable": b'{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"x": %s}}'
     % nested(2_000).encode(),
+    "schema 10,000 levels deep": b'{"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_schema", '
+    b'"json_schema": {"name": "x", "schema": ' + b'{"anyOf": [' * 10_000 + b"{}" + b"]}" * 10_000 + b"}}}",
     "20 MB of the wrong type": b'{"messages": "' + b"x" * (20 << 20) + b'"}',
 }
 
@@ -61,7 +63,7 @@ FIELDS = {
     "pattern of 20,000 characters": schema_format({"type": "string", "pattern": "a" * 20_000}),
     "pattern that explodes": schema_format({"type": "string", "pattern": "((a{1,500}){1,500}){1,500}"}),
     "pattern that backtracks": schema_format({"type": "string", "pattern": "(a+)+$" + "(b*)*" * 200}),
-    "schema 3,000 levels deep": schema_format(deep_any_of(300)),
+    "schema 300 levels deep": schema_format(deep_any_of(300)),
     "schema that refers to itself": schema_format({"$ref": "#"}),
     "schema in a circle": schema_format({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
     "schema from elsewhere": schema_format({"$ref": "http://169.254.169.254/latest"}),

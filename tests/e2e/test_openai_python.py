@@ -114,7 +114,8 @@ def test_logprobs_spell_the_answer_and_contain_the_chosen_token(client: openai.O
 
 
 def test_two_choices_differ_and_the_prompt_is_counted_once(client: openai.OpenAI) -> None:
-    question = [{"role": "user", "content": "Invent a strange word, number 7431."}]
+    # A system message of its own: that of the template is in the prefix cache from other tests.
+    question = [{"role": "system", "content": "You invent strange words, number 7431."}, *HI]
     answer = client.chat.completions.create(model=MODEL, messages=question, n=2, max_tokens=12, temperature=1.5, seed=3)
     assert [choice.index for choice in answer.choices] == [0, 1]
     assert answer.choices[0].message.content != answer.choices[1].message.content
