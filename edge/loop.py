@@ -50,6 +50,7 @@ class Loop(threading.Thread):
         self._batch = Batch(scheduler.limits.batch)
         self._inbox: deque[tuple[Callable[[Sequence], None], Sequence]] = deque()
         self._wake = threading.Event()
+        self._events: list[Event] = []
         self._closing = False
 
     # ---- from other threads ------------------------------------------------------------------------------------------------
@@ -113,8 +114,10 @@ class Loop(threading.Thread):
         began = perf_counter()
         items = self._scheduler.plan()
         if not items:
+            self._hand_on()
             return False
         rows = self._fill(items)
+        self._hand_on()
         figures = self.figures
         figures.step_started = monotonic()
         native = perf_counter()
@@ -125,11 +128,19 @@ class Loop(threading.Thread):
             self._recover(code, items)
             return True
         self._scheduler.commit(items)
-        events = self._sample(items, rows)
-        if events:
-            self._emit(events)
+        self._events += self._sample(items, rows)
         self._count(items, native, perf_counter() - began - native)
         return True
+
+    def _hand_on(self) -> None:
+        """Wake the talking thread, at the last moment before this one gives up the GIL.
+
+        Earlier it would wake at once and take the GIL, and the next step would wait for its work: at eight slots that costs
+        more than planning and sampling together.
+        """
+        if self._events:
+            events, self._events = self._events, []
+            self._emit(events)
 
     def _fill(self, items: list[Item]) -> int:
         """Write the batch; returns the number of logit rows it asks for."""
@@ -259,7 +270,7 @@ class Loop(threading.Thread):
 
     def _fail(self, sequence: Sequence, message: str) -> None:
         self._scheduler.finish(sequence, keep=False)
-        self._emit([Broken(sequence.request, Failed(message))])
+        self._events.append(Broken(sequence.request, Failed(message)))
 
 
 def _ending(sequence: Sequence, work: Work, token: int) -> str | None:

@@ -67,13 +67,13 @@ class Preparer:
             )
         return Prepared(sequences, answers)
 
-    def tokens_of(self, prompt: Prompt) -> list[int]:
-        """Turn any prompt into token ids. Raises Rejected."""
+    def tokens_of(self, prompt: Prompt, param: str = "prompt") -> list[int]:
+        """Turn any prompt into token ids. `param` names a raw prompt's field in errors. Raises Rejected."""
         if isinstance(prompt, Tokens):
-            self.check_ids(prompt.ids, "prompt")
+            self.check_ids(prompt.ids, param)
             return list(prompt.ids)
         if isinstance(prompt, Text):
-            self._check_length(len(prompt.text), "prompt")
+            self._check_length(len(prompt.text), param)
             return self._vocabulary.tokenize(prompt.text, add_special=True, parse_special=True)
         self._check_length(sum(len(message.text) for message in prompt.messages), "messages")
         ids: list[int] = []

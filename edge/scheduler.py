@@ -58,7 +58,7 @@ class Limits:
     cached_cells: int
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Item:
     """Compute `cells`-many tokens of a sequence, from position `start` on."""
 
@@ -125,9 +125,13 @@ class Scheduler:
         """Admit who can be, make room, and say what the next step computes. Empty only when nothing runs."""
         self._admit()
         while self.running:
-            self._reserve_decodes()
-            items = [Item(s, s.num_past, self.pool.take(1)) for s in self.running if s.is_decoding]
-            items += self._prefills(min(self.limits.chunk, self.limits.batch - len(items)))
+            decoding = [s for s in self.running if s.is_decoding]
+            if self.pool.free < len(decoding):
+                self._free_cells()
+                continue
+            items = [Item(s, len(s.cells), self.pool.take(1)) for s in decoding]
+            if len(decoding) < len(self.running):
+                items += self._prefills(min(self.limits.chunk, self.limits.batch - len(items)))
             if items:
                 return items
             self._preempt_newest()
@@ -280,13 +284,12 @@ class Scheduler:
 
     # ---- the batch -----------------------------------------------------------------------------------------------------
 
-    def _reserve_decodes(self) -> None:
-        while self.pool.free < sum(s.is_decoding for s in self.running):
-            resident = self.cache.oldest()
-            if resident:
-                self._evict(resident)
-            else:
-                self._preempt_newest()
+    def _free_cells(self) -> None:
+        resident = self.cache.oldest()
+        if resident:
+            self._evict(resident)
+        else:
+            self._preempt_newest()
 
     def _prefills(self, budget: int) -> list[Item]:
         """Share the budget: shortest rest first, so that most get their first token soon; age makes up for length."""

@@ -5,12 +5,12 @@ preparation (templates, tokenising, grammars) run in a thread of their own; resu
 that wakes the poll.
 """
 
+import ctypes
 import logging
 import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from math import ceil
 from time import monotonic
 from typing import TypeVar, cast
@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 import numpy as np
 import zmq
 
-from backends.errors import BackendError, Failed, Rejected, pack_error
+from backends.errors import BackendError, ContextOverflow, Failed, Rejected, pack_error
 from backends.types import Delta, Embeddings, EmbedRequest, GenerateRequest, TokenizeRequest, TokenList, Usage
 from edge import messages as m
 from edge.prepare import Prepared
@@ -30,6 +30,7 @@ from edge.work import Broken, EmbedJob, Event, PromptScored, Sampled, Vectors
 log = logging.getLogger("baton.engine")
 
 R = TypeVar("R")
+_write = ctypes.PyDLL(None).write
 
 
 class Talker:
@@ -55,8 +56,9 @@ class Talker:
     def call(self, function: Callable[[], None]) -> None:
         """Have the talking thread call `function` soon. Safe from any thread."""
         self._inbox.append(function)
-        with suppress(BlockingIOError):  # the pipe is full of wake-ups already
-            os.write(self._wake_write, b"\0")
+        # Unlike os.write this keeps the GIL: the owner thread is about to give it up anyway, and must not have to wait for it
+        # first. A full pipe (-1) holds wake-ups enough.
+        _write(self._wake_write, b"\0", 1)
 
     def emit(self, events: list[Event]) -> None:
         """Hand over what a step brought. Safe from any thread."""
@@ -229,9 +231,12 @@ class Talker:
         if request.dimensions is not None and request.dimensions > size:
             raise Rejected(f"dimensions is {request.dimensions}, the model's vectors have {size}", param="dimensions")
         for i, prompt in enumerate(request.inputs):
-            ids = service.preparer.tokens_of(prompt)
-            if not 0 < len(ids) <= limit:
-                raise Rejected(f"input {i} has {len(ids)} tokens, between 1 and {limit} can be embedded", param=f"input[{i}]")
+            param = "input" if len(request.inputs) == 1 else f"input[{i}]"
+            ids = service.preparer.tokens_of(prompt, param)
+            if not ids:
+                raise Rejected(f"'{param}' has no tokens", param=param)
+            if len(ids) > limit:
+                raise ContextOverflow(f"'{param}' has {len(ids)} tokens, at most {limit} can be embedded at once", param=param)
             inputs.append(ids)
         return inputs
 

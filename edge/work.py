@@ -38,7 +38,7 @@ class Scored:
     top: tuple[Alternative, ...]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Sampled:
     """One new token of a sequence; `finish` ends it (`stop`: the token itself is not part of the text)."""
 

@@ -17,10 +17,10 @@ import openai
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.config_sources.embedded import find_embedded_model
+from gateway.config_sources.embedded import EMBEDDED_MODEL, find_embedded_model
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = "smollm2"
+MODEL = EMBEDDED_MODEL
 HI = [{"role": "user", "content": "Say hello."}]
 CHAT = "/v1/chat/completions"
 
@@ -44,6 +44,7 @@ class Server:
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         self.process, self.folder = process, folder
+        self._connections: list[socket.socket] = []
         assert process.stdout is not None
         line = process.stdout.readline()
         assert "listens on" in line, f"the gateway ended: {self.log()}"
@@ -70,8 +71,14 @@ class Server:
         body = json.dumps({"messages": [{"role": "user", "content": content}], "temperature": 0} | fields).encode()
         head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n"
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        self._connections.append(connection)
         connection.sendall(head.encode() + body)
         return connection
+
+    def close_connections(self) -> None:
+        """Close whatever `open` has opened."""
+        while self._connections:
+            self._connections.pop().close()
 
     def metric(self, name: str, *, key: str = "none") -> float:
         """The sum over all labels."""
@@ -102,6 +109,24 @@ class Server:
         return self.process.wait(60)
 
 
+def read_to_end(connection: socket.socket, mark: bytes = b"[DONE]") -> bytes:
+    """Read until the mark, or the end of the connection."""
+    seen = b""
+    while mark not in seen and (piece := connection.recv(65536)):
+        seen += piece
+    return seen
+
+
+def begin_story(server: Server) -> socket.socket:
+    """Open a long stream of which some tokens have come."""
+    connection = server.open("Tell a long story.", max_tokens=400, ignore_eos=True, stream=True)
+    seen = b""
+    while seen.count(b"data: ") < 4:
+        seen += connection.recv(65536)
+    assert seen.startswith(b"HTTP/1.1 200")
+    return connection
+
+
 def config(*lines: str, server: str = "") -> str:
     """A configuration that serves SmolLM2 with these settings. One thread each: several gateways live beside each other."""
     return "\n".join(["[server]", server, f"[models.{MODEL}]", f'path = "{find_embedded_model()}"', "threads = 1", *lines, ""])
@@ -125,7 +150,10 @@ def running(folder: Path, text: str, **variables: str) -> Iterator[Server]:
     try:
         server = Server(process, folder)
         with server.http:
-            yield server
+            try:
+                yield server
+            finally:
+                server.close_connections()
     finally:
         if process.poll() is None:
             process.terminate()

@@ -1,4 +1,4 @@
-"""Hostile input over HTTP to the real engine: refused with an error of OpenAI's shape, and the process that refused it lives."""
+"""Hostile input over HTTP to the real engine: refused with an error of OpenAI's shape, and the processes live."""
 
 import json
 
@@ -65,7 +65,9 @@ FIELDS = {
     "pattern that backtracks": schema_format({"type": "string", "pattern": "(a+)+$" + "(b*)*" * 200}),
     "schema 300 levels deep": schema_format(deep_any_of(300)),
     "schema that refers to itself": schema_format({"$ref": "#"}),
-    "schema in a circle": schema_format({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+    "schema in a circle": schema_format(
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
+    ),
     "schema from elsewhere": schema_format({"$ref": "http://169.254.169.254/latest"}),
     "schema with a billion items": schema_format({"type": "array", "items": {"type": "string"}, "minItems": 1_000_000_000}),
     "schema that allows nothing": schema_format(False),

@@ -50,6 +50,23 @@ def test_context_overflow_is_refused_before_the_stream_with_both_numbers(
     assert any(int(number) > 700 for number in re.findall(r"\d+", error["message"])), error["message"]
 
 
+@pytest.mark.parametrize(
+    ("value", "code", "param"),
+    [
+        ("word " * 3000, "context_length_exceeded", "input"),
+        (["word", "word " * 3000], "context_length_exceeded", "input[1]"),
+        ("x" * 1_000_000, "context_length_exceeded", "input"),
+        ([[1], [999_999]], "invalid_value", "input[1]"),
+    ],
+)
+def test_what_cannot_be_embedded_is_refused_with_the_name_of_the_input(
+    small: Server, value: object, code: str, param: str
+) -> None:
+    answer = small.http.post("/v1/embeddings", json={"input": value}, headers=ALICE)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, code, param)
+
+
 def test_an_answer_ends_with_length_where_the_context_does(small: Server) -> None:
     answer = small.chat("word " * 420, key="alice", max_tokens=None, ignore_eos=True).json()
     assert answer["choices"][0]["finish_reason"] == "length"

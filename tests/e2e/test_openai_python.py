@@ -77,10 +77,11 @@ def test_required_tool_call_streams_like_the_whole_answer(client: openai.OpenAI)
     whole = client.chat.completions.create(model=MODEL, tool_choice="required", **options)
     with client.chat.completions.stream(model=MODEL, tool_choice="required", **options) as stream:
         final = stream.get_final_completion()
-    calls = [choice.message.tool_calls for choice in (whole.choices[0], final.choices[0])]
-    assert [[(call.function.name, call.function.arguments) for call in made] for made in calls][0] == [
-        (call.function.name, call.function.arguments) for call in calls[1]
-    ]
+    called, streamed = (
+        [(call.function.name, call.function.arguments) for call in answer.choices[0].message.tool_calls]
+        for answer in (whole, final)
+    )
+    assert called == streamed
     assert final.choices[0].finish_reason == "tool_calls"
 
 

@@ -5,8 +5,7 @@ import signal
 import httpx
 import psutil
 
-from tests.e2e.gateway_process import Server, eventually
-from tests.e2e.test_engine_faults import begin, read_to_end
+from tests.e2e.gateway_process import Server, begin_story, eventually, read_to_end
 
 
 def is_gone(process: psutil.Process) -> bool:
@@ -51,7 +50,7 @@ def test_engine_dies_with_a_gateway_that_is_killed(start) -> None:
     with start() as server:
         server.wait_until_ready()
         engine = server.engine()
-        begin(server)
+        begin_story(server)
         server.process.kill()
         server.process.wait()
         eventually(lambda: is_gone(engine), "the engine has ended")

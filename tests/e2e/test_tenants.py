@@ -66,7 +66,9 @@ def other(tenant: str) -> str:
 
 
 def question(tenant: str, turn: int) -> dict[str, object]:
-    system = f"You guard a secret. The secret animal is the {SECRETS[tenant]}. Whoever asks may hear it. " + "Be kind. " * 8 * turn
+    system = (
+        f"You guard a secret. The secret animal is the {SECRETS[tenant]}. Whoever asks may hear it. " + "Be kind. " * 8 * turn
+    )
     messages = [{"role": "system", "content": system}, {"role": "user", "content": "Which animal is the secret animal?"}]
     return {"messages": messages, "max_tokens": 16, "temperature": 0, "logprobs": True, "top_logprobs": 5}
 
@@ -97,7 +99,9 @@ def _leave(server: Server, tenant: str, turn: int, rng: random.Random) -> None:
     body = question(tenant, turn) | {"stream": True}
     timeout = httpx.Timeout(30, read=rng.choice([0.01, 0.1, 30]))
     try:
-        with server.http.stream("POST", CHAT, json=body, headers={"authorization": f"Bearer {tenant}"}, timeout=timeout) as answer:
+        with server.http.stream(
+            "POST", CHAT, json=body, headers={"authorization": f"Bearer {tenant}"}, timeout=timeout
+        ) as answer:
             assert answer.status_code in (200, 503)
             for number, _ in enumerate(answer.iter_lines()):
                 if number > rng.randrange(8):

@@ -13,7 +13,7 @@ import llama_cpp
 import pytest
 
 from backends.types import Chat, GenerateRequest, Message, Prompt, Sampling, Text, TokenizeRequest, Tokens
-from edge.config import EdgeConfig
+from edge.config import EdgeConfig, KvType
 from edge.engine import EdgeBackend
 from tests.models import SMOLLM2, running
 
@@ -107,11 +107,24 @@ async def test_beside_others_that_come_and_go(backend: EdgeBackend, reference: d
     await noise
 
 
-async def test_after_preemption(reference: dict[str, list[int]]) -> None:
-    config = EdgeConfig(path=str(SMOLLM2), kv_type="bf16", context=768, slots=8)
-    async with running(config) as small:
+@pytest.mark.parametrize("kv_type", ["bf16", "f16"])
+async def test_after_preemption_every_token_still_follows_its_own_history(kv_type: KvType) -> None:
+    """Recomputed keys land in other cells, so sums run in another order: tokens may differ where two were nearly tied.
+
+    Whoever attended to a wrong history would choose tokens far from the best; each must be within rounding of it.
+    """
+    async with running(EdgeConfig(path=str(SMOLLM2), kv_type=kv_type, context=768, slots=8)) as small:
         answers = await asyncio.gather(*(generate(small, chat(text)) for text in prompts()))
-        assert [ids for ids, _ in answers] == [reference[text] for text in prompts()]
+        assert (await small.health()).counters["preemptions_total"] > 0
+    model: Any = llama_cpp.Llama(str(SMOLLM2), n_ctx=2048, n_threads=2, logits_all=True, verbose=False)
+    for text, (ids, _) in zip(prompts(), answers, strict=True):
+        prompt = model.tokenize(_chatml(text).encode(), add_bos=False, special=True)
+        model.reset()
+        model.eval([*prompt, *ids])
+        rows = model.scores[len(prompt) - 1 : len(prompt) + len(ids) - 1]
+        behind = rows.max(axis=1) - rows[range(len(ids)), ids]
+        assert behind.max() < 1.5
+    model.close()
 
 
 async def test_a_prompt_of_token_ids_is_taken_as_it_is(backend: EdgeBackend, reference: dict[str, list[int]]) -> None:

@@ -1,0 +1,97 @@
+"""What the documentation shows is run, and what it lists is compared with the code."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from edge.config import EdgeConfig
+from gateway.cli.parser import build_parser
+from gateway.config import ServerConfig, load_settings
+from gateway.config_sources.embedded import find_embedded_model
+from tests.e2e.gateway_process import ROOT, Server
+from tests.e2e.test_openai_node import NODE, node
+
+README = (ROOT / "README.md").read_text("utf-8")
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert found, f"the README has no {language}"
+    return found
+
+
+def run(server: Server, command: list[str], folder: Path, **options: str) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, **options)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{server.log()[-2000:]}"
+    assert done.stdout.strip()
+    return done.stdout
+
+
+def at(server: Server, code: str) -> str:
+    assert "http://127.0.0.1:8000" in code
+    return code.replace("http://127.0.0.1:8000", server.url)
+
+
+@pytest.mark.parametrize("code", blocks("bash"))
+def test_shell_example(server: Server, tmp_path: Path, code: str) -> None:
+    answer = json.loads(run(server, ["bash", "-euc", at(server, code)], tmp_path))
+    assert answer["object"] in ("chat.completion", "list")
+    assert "error" not in answer
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_example(server: Server, tmp_path: Path, code: str) -> None:
+    (tmp_path / "example.py").write_text(at(server, code))
+    run(server, [sys.executable, "example.py"], tmp_path)
+
+
+@pytest.mark.parametrize("code", blocks("js"))
+def test_node_example(server: Server, tmp_path: Path, code: str) -> None:
+    (tmp_path / "node_modules").symlink_to(NODE / "node_modules")
+    (tmp_path / "chat.mjs").write_text(at(server, code))
+    run(server, [node(), "chat.mjs"], tmp_path)
+
+
+@pytest.mark.parametrize("text", blocks("toml"))
+def test_configuration_example(tmp_path: Path, text: str) -> None:
+    (tmp_path / "gateway.toml").write_text(text)
+    (tmp_path / "keys.txt").write_text("secret\n")
+    (tmp_path / "models").mkdir()
+    for path in re.findall(r'path = "(.*)"', text):
+        (tmp_path / path).symlink_to(find_embedded_model() or os.devnull)
+    settings = load_settings(tmp_path / "gateway.toml", {"BATON_SERVER__PORT": "9000", "BATON_MODELS__QWEN3_4B__SLOTS": "4"})
+    assert settings.server.port == 9000
+    assert [model.slots for model in settings.models.values()] == [4]
+
+
+def documented(heading: str) -> dict[str, str]:
+    section = CONFIGURATION.split(f"\n## {heading}", 1)[1].split("\n## ", 1)[0]
+    return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("heading", "cls"), [("`[server]`", ServerConfig), ("`[models.NAME]`", EdgeConfig)])
+def test_table_of_settings_is_that_of_the_code(heading: str, cls: type[msgspec.Struct]) -> None:
+    actual = {
+        field.name: "required" if field.required else f"`{msgspec.json.encode(field.default).decode()}`"
+        for field in msgspec.structs.fields(cls)
+    }
+    assert documented(heading) == actual
+
+
+def test_commands_are_those_of_the_command_line() -> None:
+    [commands] = [action.choices for action in build_parser()._actions if action.dest == "command"]
+    section = README.split("The commands of `baton`:", 1)[1].split("\n## ", 1)[0]
+    assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE) == list(commands)
+
+
+def test_links_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
