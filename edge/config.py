@@ -40,7 +40,7 @@ class EdgeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     cached_tokens: Annotated[int, Meta(ge=0)] = 0
     max_memory_bytes: Annotated[int, Meta(ge=0)] = 0
     load_timeout_s: Seconds = 300.0
-    hang_timeout_s: Seconds = 5.0
+    hang_timeout_s: Seconds = 10.0
     step_timeout_s: Seconds = 120.0
     max_crashes: Count = 5
     crash_window_s: Seconds = 300.0
