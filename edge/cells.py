@@ -53,11 +53,6 @@ class CellPool:
             if not references[cell]:
                 free.append(cell)
 
-    def exclusive(self, cells: Iterable[int]) -> int:
-        """How many of the cells would become free if this holder let go."""
-        references = self._references
-        return sum(references[cell] == 1 for cell in cells)
-
     def check_integrity(self, holders: Iterable[Iterable[int]]) -> None:
         """Assert that the books agree with what all holders together say they hold."""
         counted = [0] * self.size

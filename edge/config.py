@@ -19,9 +19,9 @@ class EdgeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     8192); one request may use all of it, up to the training context. `slots` choices are generated at once, `queue` more may
     wait. `threads` 0 is what cores, affinity and cgroup allow. `prefill_chunk` caps the prompt tokens of a step, which bounds
     the pause that a new prompt makes in running streams; `batch` and `ubatch` are llama.cpp's logical and physical batch. The
-    prefix cache keeps up to `cached_sequences` finished sequences (0 switches it off) of `cached_tokens` in all (0: a quarter
-    of `context`). `max_memory_bytes` bounds the child's address space. `hang_timeout_s` is the longest silence of the child,
-    `step_timeout_s` the longest single step; after `max_crashes` in `crash_window_s` the model is given up for that long.
+    prefix cache keeps finished sequences in up to `cache_bytes` of host memory; there 0 means off. `max_memory_bytes` bounds
+    the child's address space. `hang_timeout_s` is the longest silence of the child, `step_timeout_s` the longest single step;
+    after `max_crashes` in `crash_window_s` the model is given up for that long.
     """
 
     path: str
@@ -36,8 +36,7 @@ class EdgeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     flash_attention: Literal["auto", "on", "off"] = "auto"
     gpu_layers: Annotated[int, Meta(ge=-1)] = -1
     mmap: bool = True
-    cached_sequences: Annotated[int, Meta(ge=0, le=128)] = 16
-    cached_tokens: Annotated[int, Meta(ge=0)] = 0
+    cache_bytes: Annotated[int, Meta(ge=0)] = 512 * 2**20
     max_memory_bytes: Annotated[int, Meta(ge=0)] = 0
     load_timeout_s: Seconds = 300.0
     hang_timeout_s: Seconds = 10.0

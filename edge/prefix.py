@@ -1,23 +1,24 @@
-"""Finished sequences that stay in the KV cache for whoever comes next with the same beginning.
+"""What finished sequences leave behind for whoever comes next with the same beginning: their keys and values, in host memory.
 
-Least recently used ones go first. Nothing here touches llama.cpp: the scheduler does, after asking. Lookup compares token
-lists directly (slices compare at memcpy speed, so a few dozen residents cost microseconds) instead of keeping a radix tree in
-step with evictions.
+They are copied out of the KV cache because attention walks over every used cell: residents that stay inside slow down each
+step of everybody (see NOTES.md). Copying back costs a few microseconds per token, computing again milliseconds. Least
+recently used ones go first. Lookup compares token lists directly (slices compare at memcpy speed) instead of keeping a radix
+tree in step with evictions.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(slots=True, eq=False, frozen=True)
-class Resident:
-    """A finished sequence: `tokens[i]` is in cell `cells[i]` of sequence id `slot`."""
+class Snapshot:
+    """Keys and values of `tokens`, as `KvMemory.save` returned them: `data`, of `size` bytes."""
 
-    slot: int
     tenant: str
     tokens: list[int]
-    cells: list[int]
+    data: Any
+    size: int
 
 
 def shared_prefix(a: list[int], b: list[int]) -> int:
@@ -35,43 +36,45 @@ def shared_prefix(a: list[int], b: list[int]) -> int:
 
 
 class PrefixCache:
-    """The residents, in order of use, at most `capacity` of them."""
+    """The snapshots in order of use, at most `capacity` bytes of them."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._residents: OrderedDict[int, Resident] = OrderedDict()
+        self.size = 0
+        self._snapshots: dict[int, Snapshot] = {}  # by id(): insertion order is the order of use
 
     def __len__(self) -> int:
-        return len(self._residents)
+        return len(self._snapshots)
 
-    def __iter__(self) -> Iterator[Resident]:
-        return iter(self._residents.values())
+    def __iter__(self) -> Iterator[Snapshot]:
+        return iter(self._snapshots.values())
 
-    def longest(self, tenant: str, tokens: list[int]) -> tuple[Resident | None, int]:
-        """Find the resident of this tenant that shares most leading tokens, and how many."""
+    def longest(self, tenant: str, tokens: list[int]) -> tuple[Snapshot | None, int]:
+        """Find the snapshot of this tenant that shares most leading tokens, and how many."""
         best, most = None, 0
-        for resident in self._residents.values():
-            if resident.tenant != tenant or len(resident.tokens) <= most or resident.tokens[: most + 1] != tokens[: most + 1]:
-                continue
-            best, most = resident, shared_prefix(resident.tokens, tokens)
+        for snapshot in self._snapshots.values():
+            if snapshot.tenant == tenant and snapshot.tokens[: most + 1] == tokens[: most + 1] and len(tokens) > most:
+                best, most = snapshot, shared_prefix(snapshot.tokens, tokens)
         return best, most
 
-    def add(self, resident: Resident) -> None:
-        """Keep it as the most recently used; the caller has made room."""
-        self._residents[resident.slot] = resident
+    def add(self, snapshot: Snapshot) -> None:
+        """Keep it as the most recently used; older ones make room, and those it contains are superfluous."""
+        for other in [s for s in self if s.tenant == snapshot.tenant and s.tokens == snapshot.tokens[: len(s.tokens)]]:
+            self._remove(other)
+        self._snapshots[id(snapshot)] = snapshot
+        self.size += snapshot.size
+        while self.size > self.capacity:
+            self._remove(next(iter(self)))
 
-    def touch(self, resident: Resident) -> None:
+    def touch(self, snapshot: Snapshot) -> None:
         """Mark it as used now."""
-        self._residents.move_to_end(resident.slot)
+        self._snapshots[id(snapshot)] = self._snapshots.pop(id(snapshot))
 
-    def remove(self, resident: Resident) -> None:
-        """Forget it."""
-        del self._residents[resident.slot]
+    def clear(self) -> None:
+        """Forget everything."""
+        self._snapshots.clear()
+        self.size = 0
 
-    def oldest(self, keep: Resident | None = None) -> Resident | None:
-        """Name the least recently used resident other than `keep`."""
-        return next((resident for resident in self._residents.values() if resident is not keep), None)
-
-    def covered_by(self, tenant: str, tokens: list[int]) -> list[Resident]:
-        """List the residents whose tokens are all a prefix of `tokens`: they would add nothing beside it."""
-        return [r for r in self._residents.values() if r.tenant == tenant and r.tokens == tokens[: len(r.tokens)]]
+    def _remove(self, snapshot: Snapshot) -> None:
+        del self._snapshots[id(snapshot)]
+        self.size -= snapshot.size

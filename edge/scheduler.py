@@ -1,19 +1,19 @@
 """Which tokens are computed next: admission, prefix reuse, the batch of each step, preemption. Plain Python, no llama.cpp.
 
-A step holds one token of every decoding sequence first, then a capped chunk of prompt tokens, so running streams never wait
-for a whole prompt. Admission is optimistic: a sequence needs cells for its prompt, not for the answer it may never give. When
-the cells run out, residents of the prefix cache go first, and then the newest sequence is preempted: it waits at the head of
-the queue and is computed again later. The oldest always advances, so everything ends. A sequence whose prefix is being
-computed by another right now waits for that instead of computing it a second time.
+A step holds one token of every decoding sequence first, then a capped chunk of prompt tokens, so running streams never wait for
+a whole prompt. Admission is optimistic: a sequence needs cells for its prompt, not for the answer it may never give. When the
+cells run out the newest sequence is preempted: it waits at the head of the queue, and goes on from a snapshot or is computed
+again. The oldest always advances, so everything ends. A sequence whose prefix is being computed by another right now waits for
+that instead of computing it a second time.
 """
 
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
 
 from edge.cells import CellPool
-from edge.prefix import PrefixCache, Resident, shared_prefix
+from edge.prefix import PrefixCache, Snapshot, shared_prefix
 from edge.sequence import Sequence
 
 
@@ -41,21 +41,27 @@ class KvMemory(Protocol):
         """Drop the whole sequence. Never fails."""
         ...
 
+    def save(self, slot: int) -> tuple[Any, int]:
+        """Copy a sequence to host memory; also say how many bytes that takes."""
+        ...
+
+    def restore(self, slot: int, data: Any) -> bool:
+        """Copy a saved sequence into an empty slot; False when it could not be, and the slot is empty still."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of the scheduler, all in tokens (= KV cells) except counts of sequences.
+    """Bounds of the scheduler, in tokens (= KV cells), sequences and bytes.
 
-    `chunk` caps the prompt tokens of a step; `batch` all its tokens. `cached_cells` caps what residents may hold: in a unified
-    cache attention walks over their cells too, so a large idle cache slows every step.
+    `chunk` caps the prompt tokens of a step; `batch` all its tokens. `cache_bytes` caps the snapshots of the prefix cache.
     """
 
     slots: int
     cells: int
     batch: int
     chunk: int
-    cached_sequences: int
-    cached_cells: int
+    cache_bytes: int
 
 
 @dataclass(slots=True)
@@ -75,10 +81,10 @@ class _Admission(Enum):
 
 # Waiting for a prefix that another sequence computes pays off only when it is longer than this many tokens.
 _WORTH_WAITING = 16
-# A resident whose unused tail is at most this long is taken over instead of shared: the tail is what a next turn never repeats.
-_CLAIMED_TAIL = 32
+# A snapshot is restored whole: it is not worth that when more than this many of its tokens come with each one that is shared.
+_WORTH_RESTORING = 32
 # Finished sequences shorter than this are not worth a place in the prefix cache.
-_WORTH_KEEPING = 8
+_WORTH_KEEPING = 16
 # Logits of this many prompt tokens are kept at once (a row is 4 bytes times the vocabulary).
 _LOGIT_ROWS = 64
 # How many waiting sequences are looked at beyond those that wait for a prefix.
@@ -93,10 +99,10 @@ class Scheduler:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.pool = CellPool(limits.cells)
-        self.cache = PrefixCache(limits.cached_sequences)
+        self.cache = PrefixCache(limits.cache_bytes)
         self.preemptions = 0
         self._memory = memory
-        self._slots = list(range(limits.slots + limits.cached_sequences - 1, -1, -1))
+        self._slots = list(range(limits.slots - 1, -1, -1))
         self._donors: dict[Sequence, tuple[Sequence, int]] = {}
 
     # ---- from outside --------------------------------------------------------------------------------------------------
@@ -116,10 +122,9 @@ class Scheduler:
             self.waiting.remove(sequence)
             return
         self.running.remove(sequence)
-        if keep and sequence.num_past >= _WORTH_KEEPING and self.limits.cached_sequences:
-            self._retire(sequence)
-        else:
-            self._drop(sequence)
+        if keep:
+            self._save(sequence)
+        self._drop(sequence)
 
     def plan(self) -> list[Item]:
         """Admit who can be, make room, and say what the next step computes. Empty only when nothing runs."""
@@ -127,7 +132,7 @@ class Scheduler:
         while self.running:
             decoding = [s for s in self.running if s.is_decoding]
             if self.pool.free < len(decoding):
-                self._free_cells()
+                self._preempt_newest()
                 continue
             items = [Item(s, len(s.cells), self.pool.take(1)) for s in decoding]
             if len(decoding) < len(self.running):
@@ -149,14 +154,10 @@ class Scheduler:
 
     def relieve(self) -> bool:
         """Free something after llama.cpp found no cells where our books had some. False when there is nothing to free."""
-        resident = self.cache.oldest()
-        if resident:
-            self._evict(resident)
-            return True
-        if len(self.running) > 1:
-            self._preempt_newest()
-            return True
-        return False
+        if len(self.running) < 2:
+            return False
+        self._preempt_newest()
+        return True
 
     def restart(self, sequence: Sequence) -> None:
         """Compute a running sequence from its first token again (its cache contents are not to be trusted)."""
@@ -164,20 +165,13 @@ class Scheduler:
         self._drop(sequence)
         self.waiting.appendleft(sequence)
 
-    def clear_cache(self) -> None:
-        """Forget all residents."""
-        while resident := self.cache.oldest():
-            self._evict(resident)
-
     def check_integrity(self) -> None:
         """Assert that slots and cells are where they should be: each held by exactly those who say so."""
-        self.pool.check_integrity([*(s.cells for s in self.running), *(r.cells for r in self.cache)])
-        slots = [*self._slots, *(s.slot for s in self.running), *(r.slot for r in self.cache)]
-        assert sorted(slots) == list(range(self.limits.slots + self.limits.cached_sequences)), "a slot is lost or held twice"
-        assert len(self.running) <= self.limits.slots
-        assert len(self.cache) <= self.limits.cached_sequences
+        self.pool.check_integrity([s.cells for s in self.running])
+        slots = [*self._slots, *(s.slot for s in self.running)]
+        assert sorted(slots) == list(range(self.limits.slots)), "a slot is lost or held twice"
         assert all(s.slot < 0 and not s.cells for s in self.waiting)
-        assert all(len(r.cells) == len(r.tokens) for r in self.cache)
+        assert self.cache.size == sum(snapshot.size for snapshot in self.cache) <= self.limits.cache_bytes
 
     # ---- admission -----------------------------------------------------------------------------------------------------
 
@@ -195,22 +189,31 @@ class Scheduler:
     def _try_admit(self, sequence: Sequence) -> _Admission:
         if self._still_waits(sequence):
             return _Admission.DEFERRED
-        source: Resident | Sequence | None = None
-        source, keep = (None, 0) if sequence.all_logits else self._resident_prefix(sequence)
-        donor, shared = (None, 0) if sequence.all_logits else self._running_prefix(sequence)
-        if donor and shared > max(keep, donor.num_past) + _WORTH_WAITING:
+        snapshot, saved = self._saved_prefix(sequence)
+        donor, shared = self._running_prefix(sequence)
+        if donor and shared > max(saved, donor.num_past) + _WORTH_WAITING:
             self._donors[sequence] = donor, shared
             if shared < len(donor.tokens) - 1:  # a step of its own for the donor's last token would gain nobody anything
                 donor.boundaries.add(shared)
             return _Admission.DEFERRED
-        if donor and min(shared, donor.num_past) > keep and self._memory.reusable(donor.slot, min(shared, donor.num_past)):
-            source, keep = donor, min(shared, donor.num_past)
-        if not self._room_for(sequence, source, keep):
-            if self.running:
-                return _Admission.NO_ROOM
-            self.clear_cache()
-            source, keep = None, 0
-        self._place(sequence, source, keep)
+        shared = min(shared, donor.num_past) if donor else 0
+        if donor and 0 < shared >= saved and self._memory.reusable(donor.slot, shared):
+            snapshot = None
+        else:
+            donor, shared = None, 0
+        # Some headroom, so that a newcomer is not preempted by the next few tokens of those who run.
+        wanted = len(sequence.tokens) - shared + 8 * len(self.running)
+        if self.pool.free < wanted and self.running:
+            return _Admission.NO_ROOM
+        sequence.slot = self._slots.pop()
+        if donor:
+            self._share(sequence, donor, shared)
+        elif snapshot:
+            self._restore(sequence, snapshot, saved)
+        if not sequence.admitted:
+            sequence.admitted, sequence.cached = True, sequence.num_past
+        sequence.age = 0
+        self.running.append(sequence)
         return _Admission.ADMITTED
 
     def _still_waits(self, sequence: Sequence) -> bool:
@@ -222,74 +225,42 @@ class Scheduler:
         del self._donors[sequence]
         return False
 
-    def _resident_prefix(self, sequence: Sequence) -> tuple[Resident | None, int]:
-        resident, shared = self.cache.longest(sequence.tenant, sequence.tokens)
-        if resident is None:
+    def _saved_prefix(self, sequence: Sequence) -> tuple[Snapshot | None, int]:
+        snapshot, shared = (None, 0) if sequence.all_logits else self.cache.longest(sequence.tenant, sequence.tokens)
+        if snapshot is None:
             return None, 0
         keep = min(shared, len(sequence.tokens) - 1)  # the last token has to be computed: its logits are what is wanted
-        if not self._memory.partial and keep != len(resident.tokens):
+        length = len(snapshot.tokens)
+        if length > self.pool.free or length > _WORTH_RESTORING * keep or not (self._memory.partial or keep == length):
             return None, 0
-        return (resident, keep) if keep and self._memory.reusable(resident.slot, keep) else (None, 0)
+        return snapshot, keep
 
     def _running_prefix(self, sequence: Sequence) -> tuple[Sequence | None, int]:
         best, most = None, 0
-        if not self._memory.partial:
+        if not self._memory.partial or sequence.all_logits:
             return best, most
         for other in self.running:
             if other.tenant == sequence.tenant and other.tokens[: most + 1] == sequence.tokens[: most + 1]:
                 best, most = other, min(shared_prefix(other.tokens, sequence.tokens), len(sequence.tokens) - 1)
-        return best, most
+        return (best, most) if most else (None, 0)
 
-    def _room_for(self, sequence: Sequence, source: "Resident | Sequence | None", keep: int) -> bool:
-        # Some headroom, so that a newcomer is not preempted by the next few tokens of those who run.
-        wanted = len(sequence.tokens) - keep + (8 * len(self.running) if self.running else 0)
-        keep_resident = source if isinstance(source, Resident) else None
-        while self.pool.free < wanted and (resident := self.cache.oldest(keep_resident)):
-            self._evict(resident)
-        return self.pool.free >= wanted
+    def _share(self, sequence: Sequence, donor: Sequence, count: int) -> None:
+        self._memory.copy(donor.slot, sequence.slot, count)
+        sequence.cells = donor.cells[:count]
+        self.pool.share(sequence.cells)
 
-    def _place(self, sequence: Sequence, source: "Resident | Sequence | None", keep: int) -> None:
-        if isinstance(source, Resident):
-            if not self._memory.partial or len(source.tokens) - keep <= _CLAIMED_TAIL:
-                self._claim(sequence, source, keep)
-            else:
-                self.cache.touch(source)
-                self._share(sequence, source.slot, source.cells[:keep])
-        elif source is not None:
-            self._share(sequence, source.slot, source.cells[:keep])
+    def _restore(self, sequence: Sequence, snapshot: Snapshot, keep: int) -> None:
+        """Bring a snapshot back and cut it to what is shared; where that turns out impossible, begin with nothing."""
+        self.cache.touch(snapshot)
+        if not self._memory.restore(sequence.slot, snapshot.data):
+            return
+        is_whole = keep == len(snapshot.tokens) or self._memory.truncate(sequence.slot, keep)
+        if is_whole and self._memory.reusable(sequence.slot, keep):
+            sequence.cells = self.pool.take(keep)
         else:
-            sequence.slot = self._free_slot()
-        if not sequence.admitted:
-            sequence.admitted, sequence.cached = True, sequence.num_past
-        sequence.age = 0
-        self.running.append(sequence)
-
-    def _claim(self, sequence: Sequence, resident: Resident, keep: int) -> None:
-        self.cache.remove(resident)
-        sequence.slot, sequence.cells = resident.slot, resident.cells[:keep]
-        self.pool.release(resident.cells[keep:])
-        if keep < len(resident.cells) and not self._memory.truncate(resident.slot, keep):
-            self._memory.clear(resident.slot)
-            self.pool.release(sequence.cells)
-            sequence.cells = []
-
-    def _share(self, sequence: Sequence, slot: int, cells: list[int]) -> None:
-        sequence.slot, sequence.cells = self._free_slot(), cells
-        self._memory.copy(slot, sequence.slot, len(cells))
-        self.pool.share(cells)
-
-    def _free_slot(self) -> int:
-        # Running sequences and residents each have their own bound, and together they are all ids there are.
-        return self._slots.pop()
+            self._memory.clear(sequence.slot)
 
     # ---- the batch -----------------------------------------------------------------------------------------------------
-
-    def _free_cells(self) -> None:
-        resident = self.cache.oldest()
-        if resident:
-            self._evict(resident)
-        else:
-            self._preempt_newest()
 
     def _prefills(self, budget: int) -> list[Item]:
         """Share the budget: shortest rest first, so that most get their first token soon; age makes up for length."""
@@ -297,10 +268,7 @@ class Scheduler:
         prefilling = [s for s in self.running if not s.is_decoding]
         prefilling.sort(key=lambda s: s.num_missing - s.age * self.limits.chunk // 4)
         for sequence in prefilling:
-            count = min(budget, self._chunk_of(sequence))
-            while self.pool.free < count and (resident := self.cache.oldest()):
-                self._evict(resident)
-            count = min(count, self.pool.free)
+            count = min(budget, self._chunk_of(sequence), self.pool.free)
             sequence.age = 0 if count else sequence.age + 1
             if count:
                 items.append(Item(sequence, sequence.num_past, self.pool.take(count)))
@@ -319,9 +287,23 @@ class Scheduler:
 
     def _preempt_newest(self) -> None:
         victim = self.running.pop()
+        self._save(victim)
         self._drop(victim)
         self.waiting.appendleft(victim)
         self.preemptions += 1
+
+    def _save(self, sequence: Sequence) -> None:
+        """Keep what was computed of a sequence, unless a snapshot covers it already or it is too large to keep."""
+        if sequence.num_past < _WORTH_KEEPING or not self.limits.cache_bytes:
+            return
+        tokens = sequence.tokens[: sequence.num_past]
+        cover, shared = self.cache.longest(sequence.tenant, tokens)
+        if cover and shared == len(tokens) and self._memory.partial:
+            self.cache.touch(cover)
+            return
+        data, size = self._memory.save(sequence.slot)
+        if 0 < size <= self.limits.cache_bytes:
+            self.cache.add(Snapshot(sequence.tenant, tokens, data, size))
 
     def _drop(self, sequence: Sequence) -> None:
         self._memory.clear(sequence.slot)
@@ -329,33 +311,3 @@ class Scheduler:
         self._slots.append(sequence.slot)
         sequence.slot, sequence.cells = -1, []
         sequence.boundaries.clear()
-
-    def _evict(self, resident: Resident) -> None:
-        self.cache.remove(resident)
-        self._memory.clear(resident.slot)
-        self.pool.release(resident.cells)
-        self._slots.append(resident.slot)
-
-    def _retire(self, sequence: Sequence) -> None:
-        tokens = sequence.tokens[: sequence.num_past]
-        cover, shared = self.cache.longest(sequence.tenant, tokens)
-        if cover and shared == len(tokens):
-            self.cache.touch(cover)
-            self._drop(sequence)
-            return
-        for resident in self.cache.covered_by(sequence.tenant, tokens):
-            self._evict(resident)
-        self.cache.add(Resident(sequence.slot, sequence.tenant, tokens, sequence.cells))
-        sequence.slot, sequence.cells = -1, []
-        sequence.boundaries.clear()
-        self._trim()
-
-    def _trim(self) -> None:
-        while len(self.cache) > self.limits.cached_sequences:
-            self._evict(self.cache.oldest())  # type: ignore[arg-type]
-        while len(self.cache) and self._cached_cells() > self.limits.cached_cells:
-            self._evict(self.cache.oldest())  # type: ignore[arg-type]
-
-    def _cached_cells(self) -> int:
-        running: set[int] = set().union(*(s.cells for s in self.running))
-        return self.pool.used - len(running)

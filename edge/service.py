@@ -54,7 +54,7 @@ class Service:
             cells=cells,
             batch=config.batch,
             ubatch=config.ubatch,
-            sequences=config.slots + config.cached_sequences,
+            sequences=config.slots,
             threads=self._threads,
             kv_type=config.kv_type,
             flash_attention=config.flash_attention,
@@ -67,8 +67,7 @@ class Service:
             cells=self.cells,
             batch=config.batch,
             chunk=config.prefill_chunk,
-            cached_sequences=config.cached_sequences,
-            cached_cells=config.cached_tokens or self.cells // 4,
+            cache_bytes=config.cache_bytes,
         )
         memory: KvMemory = self.context or _NoMemory()
         return Scheduler(limits, memory)
@@ -158,3 +157,9 @@ class _NoMemory:
 
     def clear(self, slot: int) -> None:
         raise AssertionError("an embedding model has no sequences")
+
+    def save(self, slot: int) -> tuple[None, int]:
+        return None, 0
+
+    def restore(self, slot: int, data: None) -> bool:
+        return False

@@ -280,7 +280,8 @@ def figures(service: Service) -> tuple[dict[str, float], dict[str, float]]:
     gauges = {
         "kv_cells": float(scheduler.limits.cells),
         "kv_cells_used": float(scheduler.pool.used),
-        "cached_sequences": float(len(scheduler.cache)),
+        "prefix_cache_bytes": float(scheduler.cache.size),
+        "prefix_cache_entries": float(len(scheduler.cache)),
     }
     counters = {
         "steps_total": float(f.steps),

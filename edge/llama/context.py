@@ -83,6 +83,19 @@ class Context:
         """See `KvMemory`."""
         lib.llama_memory_seq_rm(self._memory, slot, -1, -1)
 
+    def save(self, slot: int) -> tuple[npt.NDArray[np.uint8], int]:
+        """See `KvMemory`. An empty array when llama.cpp cannot save the sequence."""
+        data = np.empty(lib.llama_state_seq_get_size(self.handle, slot), np.uint8)
+        written = int(lib.llama_state_seq_get_data(self.handle, _bytes(data), data.nbytes, slot))
+        return data, written if written == data.nbytes else 0
+
+    def restore(self, slot: int, data: npt.NDArray[np.uint8]) -> bool:
+        """See `KvMemory`."""
+        if lib.llama_state_seq_set_data(self.handle, _bytes(data), data.nbytes, slot):
+            return True
+        self.clear(slot)  # a failed restore may leave part of the sequence behind
+        return False
+
     def length(self, slot: int) -> int:
         """How many positions llama.cpp holds for a sequence."""
         return int(lib.llama_memory_seq_pos_max(self._memory, slot)) + 1
@@ -92,3 +105,7 @@ class Context:
         if self.handle:
             lib.llama_free(self.handle)
             self.handle = None
+
+
+def _bytes(array: npt.NDArray[np.uint8]) -> Any:
+    return array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

@@ -7,7 +7,9 @@ import pytest
 from edge.cpu import usable_threads
 
 
-@pytest.mark.parametrize(("text", "at_most"), [("100000 100000", 1), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 10_000)])
+@pytest.mark.parametrize(
+    ("text", "at_most"), [("100000 100000", 1), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 999)]
+)
 def test_a_quota_of_cgroup_v2_bounds_the_threads(tmp_path: Path, text: str, at_most: int) -> None:
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/cpu.max").write_text(text)

@@ -19,7 +19,7 @@ from tests.models import SMOLLM2, running
 
 _NEW_TOKENS = 40
 _BF16 = 30  # GGML_TYPE_BF16, which the binding does not name
-_WORDS = "the of a river and stone light over under quick slow green town letter engine paper cloud seven north glass copper".split()
+_WORDS = ["river", "stone", "light", "over", "under", "quick", "green", "town", "letter", "engine", "paper", "cloud", "north"]
 
 
 def prompts() -> list[str]:
@@ -95,7 +95,9 @@ async def test_beside_others_that_come_and_go(backend: EdgeBackend, reference: d
 
     async def disturb() -> None:
         for _ in range(6):
-            request = GenerateRequest(id="noise", model="model", prompt=Text(" ".join(rng.choices(_WORDS, k=rng.randint(1, 150)))))
+            request = GenerateRequest(
+                id="noise", model="model", prompt=Text(" ".join(rng.choices(_WORDS, k=rng.randint(1, 150))))
+            )
             stream = backend.generate(request)
             for _ in range(rng.randint(1, 5)):
                 await anext(stream)

@@ -64,7 +64,7 @@ def run() -> Iterator[Run]:
     loops: list[Loop] = []
 
     def start(context: ScriptedContext, *sequences: Sequence) -> list[Event]:
-        limits = Limits(slots=4, cells=256, batch=64, chunk=32, cached_sequences=2, cached_cells=64)
+        limits = Limits(slots=4, cells=256, batch=64, chunk=32, cache_bytes=64)
         events: list[Event] = []
         ended = threading.Event()
         left = len(sequences)

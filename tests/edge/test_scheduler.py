@@ -8,7 +8,7 @@ from tests.edge.memory import RecordingMemory
 
 
 def limits(**changes: int) -> Limits:
-    values = {"slots": 4, "cells": 256, "batch": 64, "chunk": 16, "cached_sequences": 4, "cached_cells": 128} | changes
+    values = {"slots": 4, "cells": 256, "batch": 64, "chunk": 16, "cache_bytes": 500} | changes
     return Limits(**values)
 
 
@@ -127,7 +127,7 @@ def test_simultaneous_requests_compute_a_shared_prefix_once() -> None:
 
 
 def test_a_waiting_sequence_computes_its_prefix_itself_when_the_donor_is_cancelled() -> None:
-    driver = Driver(cells=1024, cached_sequences=0)
+    driver = Driver(cells=1024, cache_bytes=0)
     shared = list(range(1000, 1100))
     donor, heir = sequence([*shared, 1], request=1), sequence([*shared, 2], request=2)
     driver.scheduler.submit(donor)
@@ -148,7 +148,7 @@ def test_choices_of_one_request_share_its_prompt() -> None:
 
 
 def test_the_newest_is_preempted_when_cells_run_out_and_finishes_later() -> None:
-    driver = Driver(cells=64, chunk=64, cached_sequences=0)
+    driver = Driver(cells=64, chunk=64, cache_bytes=0)
     old, new = sequence(list(range(100, 125)), request=1), sequence(list(range(200, 220)), request=2)
     driver.run(old, new)
     while not driver.scheduler.preemptions:
@@ -163,15 +163,35 @@ def test_the_newest_is_preempted_when_cells_run_out_and_finishes_later() -> None
     assert driver.memory.slots[new.slot] == [("", token) for token in new.tokens[: new.num_past]]
 
 
-def test_residents_give_way_before_anybody_is_preempted() -> None:
-    driver = Driver(cells=64, cached_cells=64)
+def test_a_preempted_sequence_goes_on_from_its_snapshot() -> None:
+    driver = Driver(cells=64, chunk=64)
+    old, new = sequence(list(range(100, 125)), request=1), sequence(list(range(200, 220)), request=2)
+    driver.run(old, new)
+    while not driver.scheduler.preemptions:
+        driver.step()
+    driver.scheduler.finish(old)
+    assert driver.step() == {2: 1}
+
+
+def test_a_snapshot_that_cannot_be_restored_is_computed_again() -> None:
+    driver = Driver()
     first = sequence(list(range(100, 130)))
     driver.run(first)
     driver.scheduler.finish(first)
-    assert len(driver.scheduler.cache) == 1
-    driver.run(sequence(list(range(200, 250))))
-    assert len(driver.scheduler.cache) == 0
-    assert driver.scheduler.preemptions == 0
+    driver.memory.restores_fail = True
+    again = sequence(list(range(100, 130)))
+    driver.run(again)
+    assert again.cached == 0
+
+
+def test_a_snapshot_of_which_hardly_anything_is_shared_is_not_restored() -> None:
+    driver = Driver()
+    first = sequence([5, *range(100, 180)])
+    driver.run(first)
+    driver.scheduler.finish(first)
+    other = sequence([5, *range(300, 330)])
+    driver.run(other)
+    assert other.cached == 0
 
 
 def test_a_cancelled_sequence_that_waits_never_runs() -> None:
@@ -187,7 +207,7 @@ def test_a_cancelled_sequence_that_waits_never_runs() -> None:
 
 
 def test_nobody_overtakes_a_sequence_that_waits_for_room() -> None:
-    driver = Driver(cells=64, chunk=64, cached_sequences=0)
+    driver = Driver(cells=64, chunk=64, cache_bytes=0)
     driver.run(sequence(list(range(100, 140)), request=1))
     large, small = sequence(list(range(200, 240)), request=2), sequence([7], request=3)
     driver.scheduler.submit(large)
@@ -195,13 +215,27 @@ def test_nobody_overtakes_a_sequence_that_waits_for_room() -> None:
     assert 3 not in driver.step()
 
 
-def test_cached_cells_are_bounded() -> None:
-    driver = Driver(cached_cells=40)
-    for i in range(6):
-        s = sequence([1000 * i + j for j in range(15)])
+def test_the_cache_is_bounded_and_forgets_what_was_used_least_recently() -> None:
+    driver = Driver(cache_bytes=100)
+    prompts = [[1000 * i + j for j in range(30)] for i in range(4)]
+    for tokens in [*prompts[:3], prompts[0], prompts[3]]:
+        s = sequence(tokens)
         driver.run(s)
         driver.scheduler.finish(s)
-    assert driver.scheduler.pool.used <= 40
+    assert driver.scheduler.cache.size <= 100
+    kept = {snapshot.tokens[0] for snapshot in driver.scheduler.cache}
+    assert kept == {0, 2000, 3000}
+
+
+def test_a_longer_snapshot_replaces_the_one_it_contains() -> None:
+    driver = Driver()
+    first = sequence(list(range(100, 130)))
+    driver.run(first)
+    driver.scheduler.finish(first)
+    turn = sequence([*range(100, 130), 1, 50, 51])
+    driver.run(turn)
+    driver.scheduler.finish(turn)
+    assert [len(snapshot.tokens) for snapshot in driver.scheduler.cache] == [33]
 
 
 def test_a_sliding_window_that_lost_the_prefix_is_not_reused() -> None:

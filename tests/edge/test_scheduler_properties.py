@@ -16,14 +16,15 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(
         slots=st.integers(1, 4),
-        cached=st.integers(0, 3),
+        cache=st.sampled_from([0, 40, 1000]),
+        restores_fail=st.booleans(),
         chunk=st.integers(1, 24),
         window=st.sampled_from([0, 0, 6]),
         partial=st.booleans(),
     )
-    def start(self, slots: int, cached: int, chunk: int, window: int, partial: bool) -> None:
-        self.memory = RecordingMemory(partial=partial, window=window)
-        limits = Limits(slots=slots, cells=_CELLS, batch=32, chunk=chunk, cached_sequences=cached, cached_cells=_CELLS // 2)
+    def start(self, slots: int, cache: int, restores_fail: bool, chunk: int, window: int, partial: bool) -> None:
+        self.memory = RecordingMemory(partial=partial, window=window, restores_fail=restores_fail)
+        limits = Limits(slots=slots, cells=_CELLS, batch=32, chunk=chunk, cache_bytes=cache)
         self.scheduler = Scheduler(limits, self.memory)
         self.alive: list[Sequence] = []
         self.requests = 0
@@ -37,7 +38,8 @@ class Lives(RuleBasedStateMachine):
     )
     def submit(self, stem: int, shared: int, own: int, tenant: str, all_logits: bool) -> None:
         self.requests += 1
-        tokens = [*range(stem * 100, stem * 100 + shared), *range(10_000 + self.requests * 50, 10_000 + self.requests * 50 + own)]
+        unique = 10_000 + self.requests * 50
+        tokens = [*range(stem * 100, stem * 100 + shared), *range(unique, unique + own)]
         sequence = Sequence(
             request=self.requests, index=0, tenant=tenant, tokens=tokens, num_prompt=len(tokens), all_logits=all_logits
         )
@@ -87,7 +89,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def clear_cache(self) -> None:
-        self.scheduler.clear_cache()
+        self.scheduler.cache.clear()
 
     def _end(self, sequence: Sequence, keep: bool) -> None:
         self.scheduler.finish(sequence, keep=keep)
@@ -101,9 +103,9 @@ class Lives(RuleBasedStateMachine):
         assert len(scheduler.running) + len(scheduler.waiting) == len(self.alive)
         for sequence in scheduler.running:
             assert len(self.memory.slots.get(sequence.slot, [])) == sequence.num_past
-        for resident in scheduler.cache:
-            assert self.memory.slots[resident.slot] == [(resident.tenant, token) for token in resident.tokens]
-        used = {s.slot for s in scheduler.running} | {r.slot for r in scheduler.cache}
+        for snapshot in scheduler.cache:
+            assert snapshot.data[0] == [(snapshot.tenant, token) for token in snapshot.tokens]
+        used = {s.slot for s in scheduler.running}
         assert {slot for slot, held in self.memory.slots.items() if held} <= used, "a freed slot still holds keys and values"
 
     def teardown(self) -> None:
@@ -114,7 +116,6 @@ class Lives(RuleBasedStateMachine):
                 break
             self.step([1] * 8)
         assert not self.alive
-        self.scheduler.clear_cache()
         assert self.scheduler.pool.free == _CELLS
 
 
