@@ -1,17 +1,17 @@
 """One life of an engine child: from the start of the process until it is reaped, with every request that it worked on.
 
 Knows the process, the channel and the pulse; what happens after the end is the supervisor's. Whatever way `run` is left, also
-by cancellation, no process, descriptor, socket or folder stays behind.
+by cancellation, no process, descriptor or socket stays behind.
 """
 
 import asyncio
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-import zmq
 
 from backends.errors import BackendError, Failed, Unavailable
 from edge.channel import Channel
@@ -56,14 +56,7 @@ class Life:
         OSError: the process or its socket cannot be made.
     """
 
-    def __init__(
-        self,
-        name: str,
-        config: EdgeConfig,
-        command: Sequence[str],
-        context: "zmq.Context[zmq.Socket[bytes]]",
-        on_ready: Callable[[Ready], None],
-    ) -> None:
+    def __init__(self, name: str, config: EdgeConfig, command: Sequence[str], on_ready: Callable[[Ready], None]) -> None:
         self._name = name
         self._on_ready = on_ready
         self._verdict: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -74,13 +67,17 @@ class Life:
         self._was_ready = False
         self.beat: Heartbeat | None = None
         self.in_flight = InFlight()
-        self.channel = Channel(context, self._receive, self._receive_garbage)
-        arguments = ("--socket", self.channel.address, "--config", msgspec.json.encode(config).decode(), "--name", name)
-        try:
-            self._process = ChildProcess((*command, *arguments), self.log.feed)
-        except BaseException:
-            self.channel.close()
-            raise
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.channel = Channel(ours, self._receive, self._receive_garbage)
+        # Ours must not keep the child's end open, or the end of the stream would never come.
+        with theirs:
+            fd = theirs.fileno()
+            arguments = ("--fd", str(fd), "--config", msgspec.json.encode(config).decode(), "--name", name)
+            try:
+                self._process = ChildProcess((*command, *arguments), self.log.feed, pass_fds=(fd,))
+            except BaseException:
+                self.channel.close()
+                raise
 
     @property
     def pid(self) -> int:
@@ -127,9 +124,10 @@ class Life:
 
     async def _hear_last_words(self) -> None:
         """Read what the child sent before it ended: why it could not load, or the end of an answer."""
-        await self.channel.disconnected(_LAST_WORDS_TIMEOUT_S)
-        while self.channel.drain():
-            pass
+        # All of it is in our socket by now; only somebody who outlived the child could add to it.
+        deadline = time.monotonic() + _LAST_WORDS_TIMEOUT_S
+        while self.channel.drain() and time.monotonic() < deadline:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0)  # others get their turn
 
     async def _shut_down(self) -> None:
         self.ready = None

@@ -1,8 +1,7 @@
 """The thread that owns llama.cpp: plan a step, compute it, sample from it, hand on what it brought.
 
-It never looks at text. Everything that can wait (detokenising, stop strings, tool calls, messages to the parent) happens in
-the talking thread while the next step already computes. A bug here ends the process, on purpose: the parent restarts a child
-that died, but could never notice one that lives on without this thread.
+It knows tokens, not text. A bug here ends the process, on purpose: the parent restarts a child that died, but could never
+notice one that lives on without this thread.
 """
 
 import logging
@@ -50,7 +49,6 @@ class Loop(threading.Thread):
         self._batch = Batch(scheduler.limits.batch)
         self._inbox: deque[tuple[Callable[[Sequence], None], Sequence]] = deque()
         self._wake = threading.Event()
-        self._events: list[Event] = []
         self._closing = False
 
     # ---- from other threads ------------------------------------------------------------------------------------------------
@@ -111,13 +109,11 @@ class Loop(threading.Thread):
             os._exit(70)
 
     def _step(self) -> bool:
-        began = perf_counter()
+        began, copied = perf_counter(), self._copied()
         items = self._scheduler.plan()
         if not items:
-            self._hand_on()
             return False
         rows = self._fill(items)
-        self._hand_on()
         figures = self.figures
         figures.step_started = monotonic()
         native = perf_counter()
@@ -128,19 +124,16 @@ class Loop(threading.Thread):
             self._recover(code, items)
             return True
         self._scheduler.commit(items)
-        self._events += self._sample(items, rows)
+        events = self._sample(items, rows)
+        if events:
+            self._emit(events)
+        native += self._copied() - copied
         self._count(items, native, perf_counter() - began - native)
         return True
 
-    def _hand_on(self) -> None:
-        """Wake the talking thread, at the last moment before this one gives up the GIL.
-
-        Earlier it would wake at once and take the GIL, and the next step would wait for its work: at eight slots that costs
-        more than planning and sampling together.
-        """
-        if self._events:
-            events, self._events = self._events, []
-            self._emit(events)
+    def _copied(self) -> float:
+        """Seconds spent on snapshots so far: native work, but no part of a decode."""
+        return self._context.snapshot_seconds if self._context else 0.0
 
     def _fill(self, items: list[Item]) -> int:
         """Write the batch; returns the number of logit rows it asks for."""
@@ -270,7 +263,7 @@ class Loop(threading.Thread):
 
     def _fail(self, sequence: Sequence, message: str) -> None:
         self._scheduler.finish(sequence, keep=False)
-        self._events.append(Broken(sequence.request, Failed(message)))
+        self._emit([Broken(sequence.request, Failed(message))])
 
 
 def _ending(sequence: Sequence, work: Work, token: int) -> str | None:

@@ -1,9 +1,9 @@
-"""What the gateway process and an engine child say to each other: msgspec structs in MessagePack over one ZeroMQ PAIR socket.
+"""What the gateway process and an engine child say to each other: msgspec structs in MessagePack, framed by `edge.frames`.
 
-The parent binds a fresh `ipc://` address for every life of the child, so a message can never reach the wrong incarnation.
-Commands go to the child, replies come back; requests are named by the id that the parent chose for this life of the child (an
-int: request ids of users may repeat). A request ends with `Finished` semantics carried inside: the last `Delta` of a stream
-has `usage`, and an `Errored` ends it too; after either, the id is forgotten on both sides.
+Each life of the child has a socket pair of its own, so a message can never reach the wrong incarnation. Commands go to the
+child, replies come back; requests are named by the id that the parent chose for this life (an int: request ids of users may
+repeat). The last `Delta` of a stream has `usage`, and an `Errored` ends it too; after either, the id is forgotten on both
+sides.
 """
 
 import msgspec

@@ -26,6 +26,7 @@ class ChildProcess:
     Args:
         command: program and arguments.
         on_output: gets what the child writes to standard output and error; the last call has no bytes and `final=True`.
+        pass_fds: descriptors that it inherits, under the same numbers, besides input and output.
 
     Attributes:
         exited: done with the return code (negative: the signal) once the child is gone and reaped.
@@ -34,7 +35,7 @@ class ChildProcess:
         OSError: the program cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], on_output: Callable[..., None]) -> None:
+    def __init__(self, command: Sequence[str], on_output: Callable[..., None], *, pass_fds: Sequence[int] = ()) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_output = on_output
         self.exited: asyncio.Future[int] = self._loop.create_future()
@@ -46,6 +47,7 @@ class ChildProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=write_fd,
                 stderr=write_fd,
+                pass_fds=pass_fds,
                 start_new_session=True,
                 env={"PYTHONFAULTHANDLER": "1", **os.environ},
             )

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Sequence
 
-import zmq
 from msgspec.structs import replace
 
 from backends.errors import Unavailable
@@ -107,10 +106,9 @@ class Supervisor:
     # ---- the task
 
     async def _supervise(self, stop: asyncio.Future[None]) -> None:
-        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
             while not stop.done():
-                ending = await self._live(context, stop)
+                ending = await self._live(stop)
                 if not stop.done():
                     await self._rest(ending, stop)
             self._set("stopped")
@@ -121,17 +119,15 @@ class Supervisor:
             # Nobody awaits this task: without this the model would seem to load for ever.
             logger.exception("the supervision of model %s broke", self._name)
             self._fail(f"The supervision of the model '{self._name}' broke; see the log.")
-        finally:
-            context.destroy(linger=0)
 
-    async def _live(self, context: "zmq.Context[zmq.Socket[bytes]]", stop: asyncio.Future[None]) -> Ending:
+    async def _live(self, stop: asyncio.Future[None]) -> Ending:
         """One attempt, from the file to the end of the child."""
         refusal = await self._check_file(stop)
         if refusal is not None:
             return Ending("refused", refusal)
         try:
-            self.life = Life(self._name, self._config, self._command, context, self._on_ready)
-        except (OSError, zmq.ZMQError) as error:
+            self.life = Life(self._name, self._config, self._command, self._on_ready)
+        except OSError as error:
             return Ending("crashed", f"The engine of the model '{self._name}' cannot be started: {error.strerror}.")
         life = self.life
         self._counters["starts_total"] += 1

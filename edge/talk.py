@@ -1,26 +1,26 @@
-"""The thread that talks with the parent: commands in, deltas out, a heartbeat in between. It is the child's main thread.
+"""What the child says and hears: commands in, deltas out, a heartbeat in between.
 
-It never computes and never waits for anything but messages, so cancels are heard in every state. Slow parts of a request's
-preparation (templates, tokenising, grammars) run in a thread of their own; results come back through one inbox and a pipe
-that wakes the poll.
+Three threads meet here. The main thread listens and beats, and never waits for anything else, so cancels are heard in every
+state. A thread of its own prepares requests (templates, tokenising, grammars). The owner of llama.cpp turns what a step brought
+into deltas and sends them itself: with all cores computing, waking another thread for that costs more than the work.
 """
 
-import ctypes
 import logging
-import os
-from collections import deque
+import select
+import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from time import monotonic
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
-import zmq
 
 from backends.errors import BackendError, ContextOverflow, Failed, Rejected, pack_error
 from backends.types import Delta, Embeddings, EmbedRequest, GenerateRequest, TokenizeRequest, TokenList, Usage
 from edge import messages as m
+from edge.frames import FrameReader, frame
 from edge.prepare import Prepared
 from edge.sequence import Sequence
 from edge.service import Service
@@ -30,81 +30,88 @@ from edge.work import Broken, EmbedJob, Event, PromptScored, Sampled, Vectors
 log = logging.getLogger("baton.engine")
 
 R = TypeVar("R")
-_write = ctypes.PyDLL(None).write
+
+_READ_BYTES = 1 << 18
 
 
 class Talker:
-    """Serves one parent over one socket until it says `Shutdown`."""
+    """Serves one parent over one connected socket until it says `Shutdown` or is gone."""
 
-    def __init__(self, socket: "zmq.Socket[bytes]") -> None:
-        self._socket = socket
-        self._inbox: deque[Callable[[], None]] = deque()
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._sending = threading.Lock()
         self._preparing = ThreadPoolExecutor(1, "prepare")
         self._service: Service | None = None
-        self._tickets: dict[int, Ticket] = {}
+        self._changing = threading.Lock()  # a request moves between the next three, or leaves them, as one step
         self._pending: set[int] = set()  # being prepared
+        self._tickets: dict[int, Ticket] = {}
         self._embedding: dict[int, tuple[EmbedRequest, int]] = {}
-        self._outbox: list[tuple[int, Delta]] = []
         self._closing = False
         self._next_beat = 0.0
 
-    # ---- from other threads ------------------------------------------------------------------------------------------------
-
-    def call(self, function: Callable[[], None]) -> None:
-        """Have the talking thread call `function` soon. Safe from any thread."""
-        self._inbox.append(function)
-        # Unlike os.write this keeps the GIL: the owner thread is about to give it up anyway, and must not have to wait for it
-        # first. A full pipe (-1) holds wake-ups enough.
-        _write(self._wake_write, b"\0", 1)
-
-    def emit(self, events: list[Event]) -> None:
-        """Hand over what a step brought. Safe from any thread."""
-        self.call(lambda: self._take(events))
-
-    # ---- the loop ----------------------------------------------------------------------------------------------------------
-
     def run(self) -> None:
-        """Talk until told to shut down."""
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._wake_read, zmq.POLLIN)
+        """Talk until told to shut down. The body of the main thread."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        reader = FrameReader()
         while not self._closing:
             self._beat()
-            ready = dict(poller.poll(max(0, ceil((self._next_beat - monotonic()) * 1000))))
-            if self._wake_read in ready:
-                os.read(self._wake_read, 65536)
-            while self._inbox:
-                self._inbox.popleft()()
-            if self._outbox:
-                self._send(m.Deltas(tuple(self._outbox)))
-                self._outbox.clear()
-            if self._socket in ready:
-                self._hear()
+            if not poll.poll(max(0, ceil((self._next_beat - monotonic()) * 1000))):
+                continue
+            data = self._socket.recv(_READ_BYTES)
+            if not data:
+                break
+            for body in reader.feed(data):
+                self._obey(m.command_decoder.decode(body))
         self._preparing.shutdown(wait=False, cancel_futures=True)
 
     def ready(self, service: Service) -> None:
-        """Begin to serve; called in the talking thread once the model is loaded."""
+        """Begin to serve, now that the model is loaded. From any thread."""
         self._service = service
         self._send(m.Ready(service.card, service.scheduler.limits.slots, service.cells, service.limit, service.load_s))
 
     def failed(self, message: str) -> None:
-        """Tell the parent that loading is pointless, and end."""
+        """Tell the parent that loading is pointless, and end. From any thread."""
         self._send(m.LoadFailed(message))
         self._closing = True
+        self._socket.shutdown(socket.SHUT_RD)  # wakes the main thread
 
-    def _hear(self) -> None:
-        while True:
-            try:
-                data = self._socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._obey(m.command_decoder.decode(data))
+    def emit(self, events: list[Event]) -> None:
+        """Send what a step brought. Called by the owner thread."""
+        deltas: list[tuple[int, Delta]] = []
+        for event in events:
+            match event:
+                case Sampled(sequence):
+                    if ticket := self._tickets.get(sequence.request):
+                        new, ended = ticket.sampled(event)
+                        deltas += [(sequence.request, delta) for delta in new]
+                        self._let_go(sequence.request, ticket, ended)
+                case PromptScored(sequence):
+                    if ticket := self._tickets.get(sequence.request):
+                        deltas += [(sequence.request, delta) for delta in ticket.prompt_scored(event)]
+                        self._let_go(sequence.request, ticket, sequence if ticket.is_done else None)
+                case Vectors(identifier, vectors):
+                    self._embedded(identifier, vectors)
+                case Broken(identifier, error):
+                    if identifier in self._tickets or identifier in self._embedding:
+                        self._cancel(identifier)
+                        self._error(identifier, error)
+        self._send_deltas(deltas)
+
+    def _let_go(self, identifier: int, ticket: Ticket, ended: Sequence | None) -> None:
+        if ended is not None and self._service is not None:
+            self._service.loop.finish([ended])
+        if ticket.is_done:
+            self._tickets.pop(identifier, None)
 
     def _send(self, reply: m.Reply) -> None:
-        self._socket.send(m.encoder.encode(reply))
+        data = frame(m.encoder.encode(reply))
+        with self._sending:
+            self._socket.sendall(data)
+
+    def _send_deltas(self, items: list[tuple[int, Delta]]) -> None:
+        if items:
+            self._send(m.Deltas(tuple(items)))
 
     def _beat(self) -> None:
         now = monotonic()
@@ -139,33 +146,32 @@ class Talker:
             case m.Shutdown():
                 self._closing = True
 
-    # ---- requests ------------------------------------------------------------------------------------------------------------
-
     def _prepare(self, identifier: int, work: Callable[[], R], then: Callable[[R], None]) -> None:
-        """Run `work` in the preparing thread, then `then` here, unless the request was cancelled meanwhile."""
+        """Run `work` and `then` in the preparing thread, unless the request is cancelled before."""
         self._pending.add(identifier)
-
-        def finished(result: R | None, error: Exception | None) -> None:
-            if identifier not in self._pending:
-                return
-            self._pending.discard(identifier)
-            if error is None:
-                then(cast("R", result))
-            else:
-                self._error(identifier, error)
 
         def prepare() -> None:
             if identifier not in self._pending:
-                return  # cancelled while it waited: never begun
+                return
             try:
                 result = work()
             except Exception as error:
-                failure = error
-                self.call(lambda: finished(None, failure))
-            else:
-                self.call(lambda: finished(result, None))
+                if self._leave_preparation(identifier):
+                    self._error(identifier, error)
+                return
+            with self._changing:
+                if identifier in self._pending:
+                    self._pending.discard(identifier)
+                    then(result)
 
         self._preparing.submit(prepare)
+
+    def _leave_preparation(self, identifier: int) -> bool:
+        """Take a request out of preparation; False when it was cancelled already."""
+        with self._changing:
+            was_pending = identifier in self._pending
+            self._pending.discard(identifier)
+        return was_pending
 
     def _error(self, identifier: int, error: Exception) -> None:
         if not isinstance(error, BackendError):
@@ -178,51 +184,25 @@ class Talker:
             assert self._service is not None
             words = self._service.model.vocabulary
             ticket = Ticket(request, prepared, words.piece, words.special_piece)
-            self._outbox += [(identifier, delta) for delta in ticket.echo()]
+            first = ticket.echo()
             if request.max_tokens == 0 and not prepared.sequences[0].all_logits:
-                self._outbox += [(identifier, delta) for delta in ticket.end_without_tokens()]
-            else:
+                first += ticket.end_without_tokens()
+            self._send_deltas([(identifier, delta) for delta in first])
+            if not ticket.is_done:
                 self._tickets[identifier] = ticket
                 self._service.loop.submit(prepared.sequences)
 
         return start
 
     def _cancel(self, identifier: int) -> None:
-        self._pending.discard(identifier)
-        if ticket := self._tickets.pop(identifier, None):
-            assert self._service is not None
+        with self._changing:
+            self._pending.discard(identifier)
+            ticket = self._tickets.pop(identifier, None)
+            embeds = self._embedding.pop(identifier, None) is not None
+        if self._service is not None and ticket is not None:
             self._service.loop.finish(ticket.sequences)
-        if self._embedding.pop(identifier, None):
-            assert self._service is not None
+        if self._service is not None and embeds:
             self._service.cancel_embedding(identifier)
-
-    def _take(self, events: list[Event]) -> None:
-        for event in events:
-            match event:
-                case Sampled(sequence):
-                    if ticket := self._tickets.get(sequence.request):
-                        deltas, ended = ticket.sampled(event)
-                        self._outbox += [(sequence.request, delta) for delta in deltas]
-                        self._let_go(sequence.request, ticket, ended)
-                case PromptScored(sequence):
-                    if ticket := self._tickets.get(sequence.request):
-                        self._outbox += [(sequence.request, delta) for delta in ticket.prompt_scored(event)]
-                        self._let_go(sequence.request, ticket, sequence if ticket.is_done else None)
-                case Vectors(identifier, vectors):
-                    self._embedded(identifier, vectors)
-                case Broken(identifier, error):
-                    if identifier in self._tickets or identifier in self._embedding:
-                        self._cancel(identifier)
-                        self._error(identifier, error)
-
-    def _let_go(self, identifier: int, ticket: Ticket, ended: Sequence | None) -> None:
-        if ended is not None and self._service is not None:
-            self._service.loop.finish([ended])
-        if ticket.is_done:
-            self._tickets.pop(identifier, None)
-
-    # ---- embeddings and tokens
-    # -------------------------------------------------------------------------------------------------
 
     def _embed_inputs(self, request: EmbedRequest) -> list[list[int]]:
         assert self._service is not None
@@ -288,6 +268,7 @@ def figures(service: Service) -> tuple[dict[str, float], dict[str, float]]:
         "step_tokens_total": float(f.step_tokens),
         "step_native_seconds_total": f.step_native_seconds,
         "step_host_seconds_total": f.step_host_seconds,
+        "snapshot_seconds_total": service.context.snapshot_seconds if service.context else 0.0,
         "prompt_tokens_total": float(f.prompt_tokens),
         "prefix_cache_hit_tokens_total": float(f.cached_tokens),
         "decoded_tokens_total": float(f.decoded_tokens),

@@ -6,6 +6,7 @@ sequence.
 """
 
 import ctypes
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class Context:
         self._window = model.window
         self._vocab = model.vocabulary.size
         self._memory = lib.llama_get_memory(self.handle)
+        self.snapshot_seconds = 0.0  # spent on copies to and from host memory
         self._rows: tuple[int, int, npt.NDArray[np.float32]] | None = None
 
     def decode(self, batch: Batch) -> int:
@@ -57,9 +59,10 @@ class Context:
 
     def logits(self, count: int) -> npt.NDArray[np.float32]:
         """View the logits of the last decode: [count, vocab] float32, rows in batch order. Valid until the next decode."""
-        address = ctypes.cast(lib.llama_get_logits(self.handle), ctypes.c_void_p).value
-        if not address:
+        pointer = lib.llama_get_logits(self.handle)
+        if not pointer:
             raise RuntimeError("llama.cpp returned no logits")
+        address = ctypes.addressof(pointer.contents)
         if self._rows is None or self._rows[:2] != (address, count):
             array: Any = (ctypes.c_float * (count * self._vocab)).from_address(address)
             self._rows = address, count, np.frombuffer(array, np.float32).reshape(count, self._vocab)
@@ -85,13 +88,18 @@ class Context:
 
     def save(self, slot: int) -> tuple[npt.NDArray[np.uint8], int]:
         """See `KvMemory`. An empty array when llama.cpp cannot save the sequence."""
+        began = perf_counter()
         data = np.empty(lib.llama_state_seq_get_size(self.handle, slot), np.uint8)
         written = int(lib.llama_state_seq_get_data(self.handle, _bytes(data), data.nbytes, slot))
+        self.snapshot_seconds += perf_counter() - began
         return data, written if written == data.nbytes else 0
 
     def restore(self, slot: int, data: npt.NDArray[np.uint8]) -> bool:
         """See `KvMemory`."""
-        if lib.llama_state_seq_set_data(self.handle, _bytes(data), data.nbytes, slot):
+        began = perf_counter()
+        read = lib.llama_state_seq_set_data(self.handle, _bytes(data), data.nbytes, slot)
+        self.snapshot_seconds += perf_counter() - began
+        if read:
             return True
         self.clear(slot)  # a failed restore may leave part of the sequence behind
         return False

@@ -26,6 +26,7 @@ class ScriptedContext(RecordingMemory):
 
     def __init__(self, codes: list[int], poison: int | None = None) -> None:
         super().__init__()
+        self.snapshot_seconds = 0.0
         self.codes, self.poison = codes, poison
         self.decoded: list[list[int]] = []
 

@@ -12,7 +12,7 @@ from gateway.cli.checks.finding import Finding
 
 _PYTHON_MIN, _PYTHON_MAX = (3, 11), (3, 13)
 _BASE = ("litestar", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus-client")
-_EDGE = ("llama-cpp-python", "llguidance", "jinja2", "numpy", "pyzmq", "psutil")
+_EDGE = ("llama-cpp-python", "llguidance", "jinja2", "numpy", "psutil")
 _SAFE_JINJA = (3, 1, 6)
 _LOAD_TIMEOUT_S = 60
 _PROBE = "import llama_cpp; print(llama_cpp.llama_print_system_info().decode())"

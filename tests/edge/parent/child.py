@@ -5,14 +5,15 @@ Options before those of `edge.worker` decide how it loads. `Detokenize` is answe
 
 import argparse
 import os
+import select
 import signal
+import socket
 import sys
 import time
 
-import zmq
-
 from backends.errors import ContextOverflow, pack_error
 from backends.types import Delta, Embeddings, ModelCard, Text, TokenList, Usage
+from edge.frames import FrameReader, frame
 from edge.messages import (
     Cancel,
     Deltas,
@@ -37,8 +38,9 @@ FOREVER = 1 << 30
 
 
 class Child:
-    def __init__(self, socket: zmq.Socket, name: str, options: argparse.Namespace) -> None:
-        self.socket = socket
+    def __init__(self, end: socket.socket, name: str, options: argparse.Namespace) -> None:
+        self.socket = end
+        self.frames = FrameReader()
         self.name = name
         self.options = options
         self.seen: list[str] = []
@@ -48,7 +50,7 @@ class Child:
         self.beats = 0
 
     def send(self, reply: object) -> None:
-        self.socket.send(encoder.encode(reply))
+        self.socket.sendall(frame(encoder.encode(reply)))
 
     def beat(self) -> None:
         if time.monotonic() < self.beat_at:
@@ -69,7 +71,6 @@ class Child:
         match self.options.load:
             case "fail":
                 self.send(LoadFailed("The file does not fit into memory: 2 GiB of 1 GiB."))
-                self.socket.close(linger=2000)
                 sys.exit(1)
             case "crash":
                 os._exit(3)
@@ -87,8 +88,12 @@ class Child:
         self.load()
         while os.getppid() == self.options.parent:
             self.beat()
-            if self.socket.poll(2 if self.steps else 10):
-                self.obey(command_decoder.decode(self.socket.recv()))
+            if select.select([self.socket], [], [], 0.002 if self.steps else 0.01)[0]:
+                data = self.socket.recv(65536)
+                if not data:
+                    sys.exit(0)
+                for body in self.frames.feed(data):
+                    self.obey(command_decoder.decode(body))
             self.step()
 
     def obey(self, command: object) -> None:
@@ -118,11 +123,9 @@ class Child:
             case "flood":
                 self.send(Deltas(tuple((id, delta) for delta in answer(command, 0, int(words[1]), int(words[1])))))
             case "burst":
-                for number in range(int(words[1])):
-                    deltas = answer(command, number, number + 1, int(words[1]))
-                    self.send(Deltas(tuple((id, delta) for delta in deltas)))
-                self.socket.close(linger=5000)
-                zmq.Context.instance().term()
+                items = [(id, delta) for delta in answer(command, 0, int(words[1]), int(words[1]))]
+                # At once: so many small writes would not fit into the kernel's buffer, and nobody reads meanwhile.
+                self.socket.sendall(b"".join(frame(encoder.encode(Deltas((item,)))) for item in items))
                 os._exit(1)
             case "wait":
                 self.steps[id] = (command, FOREVER, FOREVER)
@@ -135,9 +138,11 @@ class Child:
             case "stop":
                 os.kill(os.getpid(), signal.SIGSTOP)
             case "garbage":
-                self.socket.send(b"\xc1 not MessagePack")
+                self.socket.sendall(frame(b"\xc1 not MessagePack"))
             case "nonsense":
-                self.socket.send(b"\x92\xa6Deltas\x01")
+                self.socket.sendall(frame(b"\x92\xa6Deltas\x01"))
+            case "huge":
+                self.socket.sendall(b"\xff\xff\xff\xff")
             case "step":
                 self.step_age_s = float(words[1])
             case "print":
@@ -174,13 +179,11 @@ def main() -> None:
     parser.add_argument("--load", default="ok", choices=["ok", "fail", "crash", "never", "mute"])
     parser.add_argument("--parent", type=int, default=os.getppid())
     parser.add_argument("--ignore-shutdown", action="store_true")
-    parser.add_argument("--socket", required=True)
+    parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--config", required=True)
     parser.add_argument("--name", required=True)
     options = parser.parse_args()
-    socket = zmq.Context.instance().socket(zmq.PAIR)
-    socket.connect(options.socket)
-    Child(socket, options.name, options).run()
+    Child(socket.socket(fileno=options.fd), options.name, options).run()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-import tempfile
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -32,13 +31,8 @@ def model_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def socket_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the sockets' folders are made; empty again after the test."""
-    folder = tmp_path / "t"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    yield folder
-    assert list(folder.iterdir()) == []
+def no_process_is_left() -> Iterator[None]:
+    yield
     assert not Path("/proc/self/task/self/children").exists() or children() == set()
 
 

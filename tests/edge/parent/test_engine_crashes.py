@@ -42,6 +42,7 @@ async def test_kill_9_in_the_middle_of_a_stream_fails_it_and_the_next_request_wo
         ("kill", "killed by signal 9"),
         ("garbage", "17 bytes that are no message"),
         ("nonsense", "bytes that are no message"),
+        ("huge", "sent a message of 4294967295 bytes"),
         ("step 121", r"one step for more than 120 s \(step_timeout_s\)"),
     ],
 )
