@@ -15,9 +15,10 @@ class EdgeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
     Sizes are in tokens unless the name says otherwise, and 0 means "choose for me".
 
-    `context` is the pool of KV cells that all requests share (0: the model's training context, at least 4096 and at most
-    8192); one request may use all of it, up to the training context. `slots` choices are generated at once, `queue` more may
-    wait. `threads` 0 is what cores, affinity and cgroup allow. `prefill_chunk` caps the prompt tokens of a step, which bounds
+    `context` is the number of KV cells in all: each of the `slots` has its share, or with `kv_unified` they all draw from one
+    pool (slower, but a single request may use all of it). 0 gives each slot the training context, at most 4096, less where that
+    would take more than a quarter of the available memory. `slots` choices are generated at once, `queue` more may wait.
+    `threads` 0 is what cores, affinity and cgroup allow. `prefill_chunk` caps the prompt tokens of a step, which bounds
     the pause that a new prompt makes in running streams; `batch` and `ubatch` are llama.cpp's logical and physical batch. The
     prefix cache keeps finished sequences in up to `cache_bytes` of host memory; there 0 means off. `max_memory_bytes` bounds
     the child's address space. `hang_timeout_s` is the longest silence of the child, `step_timeout_s` the longest single step;
@@ -33,6 +34,7 @@ class EdgeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     ubatch: Annotated[int, Meta(ge=32)] = 512
     prefill_chunk: Annotated[int, Meta(ge=16)] = 512
     kv_type: KvType = "f16"
+    kv_unified: bool = False
     flash_attention: Literal["auto", "on", "off"] = "auto"
     gpu_layers: Annotated[int, Meta(ge=-1)] = -1
     mmap: bool = True

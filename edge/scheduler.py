@@ -29,8 +29,13 @@ class KvMemory(Protocol):
         """Whether a new token at position `end` would find all it attends to (a sliding window may have lost it)."""
         ...
 
-    def copy(self, source: int, target: int, end: int) -> None:
-        """Let `target`, which is empty, share positions `0 <= p < end` of `source`."""
+    @property
+    def unified(self) -> bool:
+        """Whether all sequences draw from one pool; else the busy slots should be neighbours, to be computed together."""
+        ...
+
+    def copy(self, source: int, target: int, end: int) -> bool:
+        """Let `target`, which is empty, have positions `0 <= p < end` of `source`; False, and still empty, when that failed."""
         ...
 
     def truncate(self, slot: int, end: int) -> bool:
@@ -129,6 +134,8 @@ class Scheduler:
     def plan(self) -> list[Item]:
         """Admit who can be, make room, and say what the next step computes. Empty only when nothing runs."""
         self._admit()
+        if self.running and not self._memory.unified:
+            self._close_gap()
         while self.running:
             decoding = [s for s in self.running if s.is_decoding]
             if self.pool.free < len(decoding):
@@ -205,7 +212,7 @@ class Scheduler:
         wanted = len(sequence.tokens) - shared + 8 * len(self.running)
         if self.pool.free < wanted and self.running:
             return _Admission.NO_ROOM
-        sequence.slot = self._slots.pop()
+        sequence.slot = self._lowest_slot()
         if donor:
             self._share(sequence, donor, shared)
         elif snapshot:
@@ -245,9 +252,32 @@ class Scheduler:
         return (best, most) if most else (None, 0)
 
     def _share(self, sequence: Sequence, donor: Sequence, count: int) -> None:
-        self._memory.copy(donor.slot, sequence.slot, count)
-        sequence.cells = donor.cells[:count]
-        self.pool.share(sequence.cells)
+        if self._memory.copy(donor.slot, sequence.slot, count):
+            sequence.cells = donor.cells[:count]
+            self.pool.share(sequence.cells)
+
+    def _lowest_slot(self) -> int:
+        slot = min(self._slots)
+        self._slots.remove(slot)
+        return slot
+
+    def _close_gap(self) -> None:
+        """Move the sequence in the highest slot into the lowest free one, when the slots in use are not neighbours.
+
+        llama.cpp computes streams together only when their numbers follow each other; a gap costs a pass over all weights per
+        step.
+        """
+        last = max(self.running, key=lambda s: s.slot)
+        if last.slot < len(self.running):
+            return
+        data, size = self._memory.save(last.slot)
+        target = self._lowest_slot()
+        if size and self._memory.restore(target, data):
+            self._memory.clear(last.slot)
+            self._slots.append(last.slot)
+            last.slot = target
+        else:
+            self._slots.append(target)
 
     def _restore(self, sequence: Sequence, snapshot: Snapshot, keep: int) -> None:
         """Bring a snapshot back and cut it to what is shared; where that turns out impossible, begin with nothing."""

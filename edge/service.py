@@ -5,7 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
+import psutil
+
 from backends.errors import Failed
+from backends.gguf.kv_cache import kv_bytes_per_token
+from backends.gguf.read import read_gguf
 from backends.types import ModelCard
 from edge.config import EdgeConfig
 from edge.cpu import usable_threads
@@ -19,6 +23,8 @@ from edge.scheduler import KvMemory, Limits, Scheduler
 from edge.work import Broken, EmbedJob, Event, Vectors
 
 _LONGEST_EMBEDDING = 2048
+_DEFAULT_CONTEXT = 4096
+_LEAST_CONTEXT = 512
 _EMBEDDINGS_AT_ONCE = 16
 
 
@@ -32,10 +38,9 @@ class Service:
         self._threads = config.threads or usable_threads()
         self.model = Model(config.path, gpu_layers=config.gpu_layers, mmap=config.mmap)
         train = self.model.context_train
-        wanted = config.context or min(max(train, 4096), 8192)
-        self.context = self._context(wanted) if self.model.can_generate else None
+        self.context = self._context(config.context or self._default_cells()) if self.model.can_generate else None
         self.cells = self.context.cells if self.context else min(train, _LONGEST_EMBEDDING)
-        self.limit = min(self.cells, train)
+        self.limit = min(self.context.cells_per_sequence if self.context else self.cells, train)
         self.card: ModelCard = self.model.card(name, self.limit)
         self.preparer = Preparer(self.model, self.limit)
         self.embedding_limit = min(train, _LONGEST_EMBEDDING)
@@ -46,6 +51,14 @@ class Service:
         self.loop = Loop(self.context, self.scheduler, self.model.vocabulary, emit, self._embed_some)
         self._canary()
         self.load_s = monotonic() - began
+
+    def _default_cells(self) -> int:
+        """A useful context for every slot, within a quarter of the memory that is available."""
+        config, per_slot = self._config, min(self.model.context_train, _DEFAULT_CONTEXT)
+        bytes_per_cell = kv_bytes_per_token(read_gguf(config.path), config.kv_type, config.kv_type)
+        while per_slot > _LEAST_CONTEXT and per_slot * config.slots * bytes_per_cell > psutil.virtual_memory().available / 4:
+            per_slot //= 2
+        return per_slot * config.slots
 
     def _context(self, cells: int) -> Context:
         config = self._config
@@ -58,6 +71,7 @@ class Service:
             threads=self._threads,
             kv_type=config.kv_type,
             flash_attention=config.flash_attention,
+            unified=config.kv_unified,
         )
 
     def _scheduler(self) -> Scheduler:
@@ -145,12 +159,13 @@ class _NoMemory:
     """The memory of a model that generates nothing."""
 
     partial = False
+    unified = True
 
     def reusable(self, slot: int, end: int) -> bool:
         return False
 
-    def copy(self, source: int, target: int, end: int) -> None:
-        raise AssertionError("an embedding model has no sequences")
+    def copy(self, source: int, target: int, end: int) -> bool:
+        return False
 
     def truncate(self, slot: int, end: int) -> bool:
         return False

@@ -31,6 +31,7 @@ class Context:
         threads: int,
         kv_type: str,
         flash_attention: str,
+        unified: bool,
     ) -> None:
         """Raises LoadError when the memory does not suffice. `cells` may be rounded up by llama.cpp."""
         params = lib.llama_context_default_params()
@@ -39,13 +40,15 @@ class Context:
         params.n_threads = params.n_threads_batch = threads
         params.type_k = params.type_v = KV_TYPES[kv_type]
         params.flash_attn_type = FLASH_ATTENTION[flash_attention]
-        params.kv_unified = True
+        params.kv_unified = unified
         params.swa_full = True  # a sliding-window cache of window size could not give back an older prefix
         params.no_perf = True
         self.handle: Any = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
             raise LoadError(f"llama.cpp could not create a context of {cells} tokens: not enough memory?")
         self.cells = int(lib.llama_n_ctx(self.handle))
+        self.cells_per_sequence = int(lib.llama_n_ctx_seq(self.handle))
+        self.unified = unified
         self.partial = not model.is_recurrent
         self._window = model.window
         self._vocab = model.vocabulary.size
@@ -74,9 +77,13 @@ class Context:
             return True
         return 0 <= int(lib.llama_memory_seq_pos_min(self._memory, slot)) <= max(0, end - self._window)
 
-    def copy(self, source: int, target: int, end: int) -> None:
+    def copy(self, source: int, target: int, end: int) -> bool:
         """See `KvMemory`."""
-        lib.llama_memory_seq_cp(self._memory, source, target, 0, end)
+        if self.unified:
+            lib.llama_memory_seq_cp(self._memory, source, target, 0, end)
+            return True
+        # Between streams llama.cpp copies whole streams, used or not: a snapshot holds only what is there.
+        return self.restore(target, self.save(source)[0]) and self.truncate(target, end)
 
     def truncate(self, slot: int, end: int) -> bool:
         """See `KvMemory`."""

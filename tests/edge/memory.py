@@ -15,16 +15,20 @@ class RecordingMemory:
     partial: bool = True
     window: int = 0
     restores_fail: bool = False
+    unified: bool = True
     slots: dict[int, Held] = field(default_factory=dict)
     oldest: dict[int, int] = field(default_factory=dict)  # the first position that the window has not lost
 
     def reusable(self, slot: int, end: int) -> bool:
         return not self.window or self.oldest[slot] <= max(0, end - self.window)
 
-    def copy(self, source: int, target: int, end: int) -> None:
+    def copy(self, source: int, target: int, end: int) -> bool:
         assert not self.slots.get(target), "copied into a slot that is not empty"
         assert self.partial or end == len(self.slots[source])
+        if self.restores_fail and not self.unified:
+            return False
         self.slots[target], self.oldest[target] = self.slots[source][:end], self.oldest[source]
+        return True
 
     def truncate(self, slot: int, end: int) -> bool:
         if not self.partial:

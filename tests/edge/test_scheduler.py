@@ -275,3 +275,15 @@ def test_a_rolled_back_step_leaves_no_trace() -> None:
     driver.scheduler.check_integrity()
     assert s.num_past == 0
     assert driver.step() == {0: 10}
+
+
+def test_streams_are_moved_together_when_a_slot_in_the_middle_is_left() -> None:
+    driver = Driver()
+    driver.memory.unified = False
+    sequences = [sequence([100 * i + j for j in range(6)], request=i) for i in range(3)]
+    driver.run(*sequences)
+    driver.scheduler.finish(sequences[0])
+    driver.step()
+    assert sorted(s.slot for s in driver.scheduler.running) == [0, 1]
+    for s in driver.scheduler.running:
+        assert driver.memory.slots[s.slot] == [("", token) for token in s.tokens[: s.num_past]]

@@ -18,12 +18,13 @@ class Lives(RuleBasedStateMachine):
         slots=st.integers(1, 4),
         cache=st.sampled_from([0, 40, 1000]),
         restores_fail=st.booleans(),
+        unified=st.booleans(),
         chunk=st.integers(1, 24),
         window=st.sampled_from([0, 0, 6]),
         partial=st.booleans(),
     )
-    def start(self, slots: int, cache: int, restores_fail: bool, chunk: int, window: int, partial: bool) -> None:
-        self.memory = RecordingMemory(partial=partial, window=window, restores_fail=restores_fail)
+    def start(self, slots: int, cache: int, restores_fail: bool, unified: bool, chunk: int, window: int, partial: bool) -> None:
+        self.memory = RecordingMemory(partial=partial, window=window, restores_fail=restores_fail, unified=unified)
         limits = Limits(slots=slots, cells=_CELLS, batch=32, chunk=chunk, cache_bytes=cache)
         self.scheduler = Scheduler(limits, self.memory)
         self.alive: list[Sequence] = []
