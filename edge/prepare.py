@@ -145,6 +145,8 @@ class Preparer:
 
     def _constraint(self, request: GenerateRequest) -> Constraint | None:
         chat = request.prompt
+        if request.response_format is not None and isinstance(chat, Chat) and chat.continue_final:
+            raise Unsupported("an answer whose beginning is given cannot be held to a format", param="response_format")
         wants_tools = isinstance(chat, Chat) and bool(chat.tools) and chat.tool_choice.mode != "none"
         if request.response_format is None and not wants_tools:
             return None

@@ -270,14 +270,15 @@ class Scheduler:
         last = max(self.running, key=lambda s: s.slot)
         if last.slot < len(self.running):
             return
-        data, size = self._memory.save(last.slot)
         target = self._lowest_slot()
-        if size and self._memory.restore(target, data):
+        if last.num_past:
+            data, size = self._memory.save(last.slot)
+            if not size or not self._memory.restore(target, data):
+                self._slots.append(target)
+                return
             self._memory.clear(last.slot)
-            self._slots.append(last.slot)
-            last.slot = target
-        else:
-            self._slots.append(target)
+        self._slots.append(last.slot)
+        last.slot = target
 
     def _restore(self, sequence: Sequence, snapshot: Snapshot, keep: int) -> None:
         """Bring a snapshot back and cut it to what is shared; where that turns out impossible, begin with nothing."""

@@ -101,10 +101,11 @@ class Answer:
             self._decoded += len(text)
             shown, calls = self._advance(text, flush=True)
         if self._parser is not None:
+            was_cut = self.stopped and self._parser.in_call  # a stop string inside of the arguments
             rest, more = self._parser.flush()
             shown, calls = shown + rest, calls + more
             self._settle(self._parser.settled, self._parser.shown)
-            if self._parser.num_calls and reason == "stop":
+            if self._parser.num_calls and reason == "stop" and not was_cut:
                 reason = "tool_calls"
         if self._queue is not None:
             self._released += self._queue.cut()

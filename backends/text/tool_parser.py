@@ -73,6 +73,11 @@ class ToolParser:
         self.shown: list[tuple[int, int]] = []
         """Where the content of the last `push` or `flush` stands in the whole text, as `(start, end)`."""
 
+    @property
+    def in_call(self) -> bool:
+        """Whether the text so far ends inside a call."""
+        return self._in_call
+
     def push(self, text: str) -> tuple[str, tuple[ToolCallDelta, ...]]:
         """Take text; return the content and the pieces of calls that are certain now."""
         self.shown = []

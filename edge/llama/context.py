@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from edge.llama.batch import Batch
 from edge.llama.model import LoadError, Model
-from edge.llama.native import FLASH_ATTENTION, KV_TYPES, lib
+from edge.llama.native import FLASH_ATTENTION, KV_TYPES, complaints, lib
 
 
 class Context:
@@ -45,7 +45,7 @@ class Context:
         params.no_perf = True
         self.handle: Any = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
-            raise LoadError(f"llama.cpp could not create a context of {cells} tokens: not enough memory?")
+            raise LoadError(f"llama.cpp could not create a context of {cells} tokens: {complaints()}")
         self.cells = int(lib.llama_n_ctx(self.handle))
         self.cells_per_sequence = int(lib.llama_n_ctx_seq(self.handle))
         self.unified = unified

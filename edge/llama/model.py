@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from backends.types import Capability, ModelCard
-from edge.llama.native import lib
+from edge.llama.native import complaints, lib
 from edge.llama.vocabulary import Vocabulary
 
 
@@ -23,7 +23,7 @@ class Model:
         params.load_mode = lib.llama_load_mode_from_str(b"mmap" if mmap else b"none")
         self.handle: Any = lib.llama_model_load_from_file(path.encode(), params)
         if not self.handle:
-            raise LoadError(f"llama.cpp could not load {path}")
+            raise LoadError(f"llama.cpp could not load {path}: {complaints()}")
         self.vocabulary = Vocabulary(lib.llama_model_get_vocab(self.handle))
         self.context_train = int(lib.llama_model_n_ctx_train(self.handle))
         self.window = int(lib.llama_model_n_swa(self.handle))

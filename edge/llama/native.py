@@ -7,6 +7,7 @@ must agree on their layout.
 
 import ctypes
 import logging
+from collections import deque
 from typing import Any
 
 from llama_cpp import llama_cpp as _lib
@@ -17,8 +18,10 @@ lib: Any = _lib  # ctypes structs and functions: their types are built at run ti
 
 KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "bf16": 30}
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
+_ERROR = 4
 _LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 
+_complaints: deque[str] = deque(maxlen=3)
 _callbacks: list[Any] = []  # ctypes callbacks must outlive the library's use of them
 
 
@@ -30,10 +33,17 @@ def start() -> None:
         line = text.decode("utf-8", "replace").strip()
         if line and line.strip("."):
             log.log(_LEVELS.get(level, logging.DEBUG), line)
+            if level == _ERROR:
+                _complaints.append(line)
 
     _callbacks.append(write)
     lib.llama_log_set(write, None)
     lib.llama_backend_init()
+
+
+def complaints() -> str:
+    """The last errors that the library logged: why something came back as NULL."""
+    return "; ".join(_complaints)[-600:] or "it gave no reason"
 
 
 def build_features() -> str:

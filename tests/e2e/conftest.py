@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """512 cells for everybody, two slots, a queue of two, and two tenants with the keys `alice` and `bob`."""
-    text = config("context = 512", "slots = 2", "queue = 2", "cache_bytes = 6000000")
+    text = config("context = 512", "slots = 2", "queue = 2", "kv_unified = true", "cache_bytes = 6000000")
     with running(tmp_path_factory.mktemp("small"), text, BATON_API_KEY="alice,bob") as gateway:
         gateway.wait_until_ready()
         yield gateway

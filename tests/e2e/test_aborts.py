@@ -53,7 +53,7 @@ def _figures(server: Server) -> dict[str, float]:
 
 @pytest.mark.timeout(300)
 def test_two_hundred_aborted_requests_leave_nothing_behind(start) -> None:
-    settings = ("slots = 4", "queue = 32", "context = 2048", "cache_bytes = 8000000")
+    settings = ("slots = 4", "queue = 32", "context = 2048", "kv_unified = true", "cache_bytes = 8000000")
     with start(*settings) as server:
         server.wait_until_ready()
         rng = random.Random(1)

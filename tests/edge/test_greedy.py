@@ -115,7 +115,7 @@ async def test_after_preemption_every_token_still_follows_its_own_history(kv_typ
 
     Whoever attended to a wrong history would choose tokens far from the best; each must be within rounding of it.
     """
-    async with running(EdgeConfig(path=str(SMOLLM2), kv_type=kv_type, context=768, slots=8)) as small:
+    async with running(EdgeConfig(path=str(SMOLLM2), kv_type=kv_type, context=768, slots=8, kv_unified=True)) as small:
         answers = await asyncio.gather(*(generate(small, chat(text)) for text in prompts()))
         assert (await small.health()).counters["preemptions_total"] > 0
     model: Any = llama_cpp.Llama(str(SMOLLM2), n_ctx=2048, n_threads=2, logits_all=True, verbose=False)

@@ -24,7 +24,7 @@ def story() -> str:
     return " ".join(rng.choice(_WORDS) for _ in range(700))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 async def backend() -> AsyncIterator[EdgeBackend]:
     async with running(EdgeConfig(path=str(gemma3()), kv_type="bf16", context=4096, slots=2)) as started:
         yield started
@@ -48,7 +48,6 @@ async def greedy(backend: EdgeBackend, text: str) -> tuple[list[int], int]:
     return ids, cached
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_prefix_beyond_the_window_is_reused_and_changes_nothing(backend: EdgeBackend, story: str) -> None:
     branch = story[: len(story) * 5 // 6] + " and then the engine stopped because"
     fresh, _ = await greedy(backend, branch)
@@ -69,7 +68,6 @@ async def test_a_prefix_beyond_the_window_is_reused_and_changes_nothing(backend:
     assert fresh == expected
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_sentencepiece_vocabulary_round_trips_any_text(backend: EdgeBackend) -> None:
     text = "  two spaces, é漢字 🧑‍🚀\n\ttab"
     tokens = await backend.tokenize(TokenizeRequest(model="model", prompt=Text(text), add_special=False))
@@ -77,7 +75,6 @@ async def test_a_sentencepiece_vocabulary_round_trips_any_text(backend: EdgeBack
     assert b"".join(tokens.pieces).decode() == text
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_embeddings_of_chat_models_do_not_depend_on_what_was_embedded_before(backend: EdgeBackend) -> None:
     async def embed(*texts: str) -> tuple[bytes, ...]:
         inputs = tuple(Text(text) for text in texts)

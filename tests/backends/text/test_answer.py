@@ -128,3 +128,19 @@ def test_without_tools_on_offer_a_call_is_text() -> None:
 def test_a_stop_string_before_a_call_leaves_no_call() -> None:
     deltas = _run(Answer(0, ["\n{"], "hermes"), [CALL[:11].encode(), CALL[11:].encode()])
     assert (_text(deltas), deltas[-1].finish) == ("<tool_call>", "stop")
+
+
+def test_a_stop_string_inside_of_arguments_is_a_stop_and_no_finished_call() -> None:
+    answer = Answer(0, ("Paris",), "hermes", ("weather",))
+    for piece in (b'<tool_call>{"name": "weather", "arguments": {"city": "', b"Par", b"is"):
+        answer.push(1, piece)
+    assert answer.stopped
+    assert answer.finish("stop").finish == "stop"
+
+
+def test_a_stop_string_behind_a_finished_call_leaves_it_a_call() -> None:
+    answer = Answer(0, ("END",), "hermes", ("weather",))
+    for piece in (b'<tool_call>{"name": "weather", "arguments": {}}</tool_call>', b"END"):
+        answer.push(1, piece)
+    assert answer.stopped
+    assert answer.finish("stop").finish == "tool_calls"
