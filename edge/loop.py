@@ -9,7 +9,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, thread_time
 
 import numpy as np
 
@@ -109,17 +109,14 @@ class Loop(threading.Thread):
             os._exit(70)
 
     def _step(self) -> bool:
-        began, copied = perf_counter(), self._copied()
+        began, copied = thread_time(), self._copied()
         items = self._scheduler.plan()
         if not items:
             return False
         rows = self._fill(items)
-        figures = self.figures
-        figures.step_started = monotonic()
-        native = perf_counter()
-        code = self._native.decode(self._batch)
-        native = perf_counter() - native
-        figures.step_started = 0.0
+        before = thread_time()
+        code = self._decode()
+        after = thread_time()
         if code:
             self._recover(code, items)
             return True
@@ -127,12 +124,19 @@ class Loop(threading.Thread):
         events = self._sample(items, rows)
         if events:
             self._emit(events)
-        native += self._copied() - copied
-        self._count(items, native, perf_counter() - began - native)
+        self._count(items, thread_time() - after + before - began - self._copied() + copied)
         return True
 
+    def _decode(self) -> int:
+        figures, began = self.figures, perf_counter()
+        figures.step_started = monotonic()
+        code = self._native.decode(self._batch)
+        figures.step_started = 0.0
+        figures.step_native_seconds += perf_counter() - began
+        return code
+
     def _copied(self) -> float:
-        """Seconds spent on snapshots so far: native work, but no part of a decode."""
+        """CPU seconds spent on snapshots so far: native work, but no part of a decode."""
         return self._context.snapshot_seconds if self._context else 0.0
 
     def _fill(self, items: list[Item]) -> int:
@@ -152,10 +156,9 @@ class Loop(threading.Thread):
             rows += count if sequence.all_logits else int(is_last)
         return rows
 
-    def _count(self, items: list[Item], native: float, host: float) -> None:
+    def _count(self, items: list[Item], host: float) -> None:
         figures = self.figures
         figures.steps += 1
-        figures.step_native_seconds += native
         figures.step_host_seconds += host
         figures.step_tokens += sum(len(item.cells) for item in items)
 

@@ -87,7 +87,11 @@ class EmbedJob:
 
 @dataclass(slots=True)
 class Figures:
-    """Counters of the owner thread for `/metrics`; seconds are wall time. Written there, read anywhere."""
+    """Counters of the owner thread for `/metrics`. Written there, read anywhere.
+
+    `step_native_seconds` is the wall time of `llama_decode`; `step_host_seconds` the CPU time of everything else in a step,
+    copies of snapshots left out: planning, sampling, text, messages.
+    """
 
     steps: int = 0
     step_native_seconds: float = 0.0

@@ -6,7 +6,7 @@ sequence.
 """
 
 import ctypes
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class Context:
         self._window = model.window
         self._vocab = model.vocabulary.size
         self._memory = lib.llama_get_memory(self.handle)
-        self.snapshot_seconds = 0.0  # spent on copies to and from host memory
+        self.snapshot_seconds = 0.0  # CPU time of copies to and from host memory
         self._rows: tuple[int, int, npt.NDArray[np.float32]] | None = None
 
     def decode(self, batch: Batch) -> int:
@@ -95,17 +95,17 @@ class Context:
 
     def save(self, slot: int) -> tuple[npt.NDArray[np.uint8], int]:
         """See `KvMemory`. An empty array when llama.cpp cannot save the sequence."""
-        began = perf_counter()
+        began = thread_time()
         data = np.empty(lib.llama_state_seq_get_size(self.handle, slot), np.uint8)
         written = int(lib.llama_state_seq_get_data(self.handle, _bytes(data), data.nbytes, slot))
-        self.snapshot_seconds += perf_counter() - began
+        self.snapshot_seconds += thread_time() - began
         return data, written if written == data.nbytes else 0
 
     def restore(self, slot: int, data: npt.NDArray[np.uint8]) -> bool:
         """See `KvMemory`."""
-        began = perf_counter()
+        began = thread_time()
         read = lib.llama_state_seq_set_data(self.handle, _bytes(data), data.nbytes, slot)
-        self.snapshot_seconds += perf_counter() - began
+        self.snapshot_seconds += thread_time() - began
         if read:
             return True
         self.clear(slot)  # a failed restore may leave part of the sequence behind
