@@ -152,8 +152,6 @@ class FakeBackend:
         for pause in self._pauses:
             pause.cancel()
 
-    # ---- one request
-
     async def _play(self, request: GenerateRequest, prompt: bytes) -> AsyncGenerator[Delta]:
         room = self._model.context - len(prompt)
         scripts = [play(request, self._model.replies, index, room) for index in range(request.n)]
@@ -200,8 +198,6 @@ class FakeBackend:
     async def _nap(self, delay_s: float) -> None:
         await self._sleep(delay_s)
 
-    # ---- slots
-
     async def _enter(self) -> None:
         if self._running < self._model.slots:
             self._running += 1
@@ -228,8 +224,6 @@ class FakeBackend:
                 waiter.set_result(None)
                 return
         self._running -= 1
-
-    # ---- refusals
 
     def _check(self, request: GenerateRequest) -> bytes:
         self._check_model(request.model)

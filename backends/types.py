@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-# ---- what is asked --------------------------------------------------------------------------------------------------------
-
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
@@ -175,8 +173,6 @@ class GenerateRequest(Struct, frozen=True, kw_only=True):
     tenant: str = ""
 
 
-# ---- what is answered -----------------------------------------------------------------------------------------------------
-
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
@@ -274,8 +270,6 @@ class TokenList(Struct, frozen=True):
     ids: tuple[int, ...]
     pieces: tuple[bytes, ...]
 
-
-# ---- what is there --------------------------------------------------------------------------------------------------------
 
 ModelState = Literal["loading", "ready", "degraded", "failed", "stopped"]
 Capability = Literal["chat", "completion", "embedding"]

@@ -90,8 +90,6 @@ class EdgeBackend:
         """End the child, asked first and killed after 3 s; running requests fail with `Unavailable`. May be called twice."""
         await self._supervisor.close()
 
-    # ---- one request
-
     async def _ask(self, model: str, kind: type[AnswerT], command: Callable[[int], Command]) -> AnswerT:
         life = self._life_for(model)
         limit = life.slots + self._config.queue

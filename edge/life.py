@@ -152,8 +152,6 @@ class Life:
     def _crash(self, what: str) -> Ending:
         return Ending("crashed", f"The engine of the model '{self._name}' {what}.", self._was_ready)
 
-    # ---- what the child says
-
     def _receive(self, reply: Reply) -> None:
         self._vital_signs.heard()
         match reply:

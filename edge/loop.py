@@ -51,8 +51,6 @@ class Loop(threading.Thread):
         self._wake = threading.Event()
         self._closing = False
 
-    # ---- from other threads ------------------------------------------------------------------------------------------------
-
     def submit(self, sequences: list[Sequence]) -> None:
         """Queue the choices of a request."""
         for sequence in sequences:
@@ -90,8 +88,6 @@ class Loop(threading.Thread):
     def _native(self) -> Context:
         assert self._context is not None  # a model that only embeds never has sequences
         return self._context
-
-    # ---- the loop ----------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Thread body."""
@@ -162,8 +158,6 @@ class Loop(threading.Thread):
         figures.step_host_seconds += host
         figures.step_tokens += sum(len(item.cells) for item in items)
 
-    # ---- sampling ----------------------------------------------------------------------------------------------------------
-
     def _sample(self, items: list[Item], rows: int) -> list[Event]:
         events: list[Event] = []
         if not rows:
@@ -230,8 +224,6 @@ class Loop(threading.Thread):
         following = sequence.tokens[start + 1 : min(start + len(logits) + 1, sequence.num_prompt)]
         scores = [self._score(row, token, top) for row, token in zip(logits, following, strict=False)]
         return PromptScored(sequence, start + 1, scores)
-
-    # ---- when llama.cpp refuses ----------------------------------------------------------------------------------------------
 
     def _recover(self, code: int, items: list[Item]) -> None:
         """Deal with a step that was not computed; codes as in llama.h, `llama_decode`."""

@@ -12,9 +12,6 @@ from msgspec import Struct
 from backends.errors import ErrorInfo
 from backends.types import Delta, Embeddings, EmbedRequest, GenerateRequest, ModelCard, TokenizeRequest, TokenList
 
-# ---- to the child
-# -------------------------------------------------------------------------------------------------------------
-
 
 class Generate(Struct, frozen=True, tag=True, array_like=True):
     """Answer a request; replies are `Deltas`, the last with usage, or one `Errored`."""
@@ -55,9 +52,6 @@ class Shutdown(Struct, frozen=True, tag=True, array_like=True):
 
 
 Command = Generate | Embed | Tokenize | Detokenize | Cancel | Shutdown
-
-# ---- from the child
-# -----------------------------------------------------------------------------------------------------------
 
 
 class Ready(Struct, frozen=True, tag=True, array_like=True):

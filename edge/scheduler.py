@@ -110,8 +110,6 @@ class Scheduler:
         self._slots = list(range(limits.slots - 1, -1, -1))
         self._donors: dict[Sequence, tuple[Sequence, int]] = {}
 
-    # ---- from outside --------------------------------------------------------------------------------------------------
-
     def submit(self, sequence: Sequence) -> None:
         """Queue a sequence. The caller has checked that its tokens fit `limits.cells`."""
         assert 0 < len(sequence.tokens) <= self.limits.cells
@@ -179,8 +177,6 @@ class Scheduler:
         assert sorted(slots) == list(range(self.limits.slots)), "a slot is lost or held twice"
         assert all(s.slot < 0 and not s.cells for s in self.waiting)
         assert self.cache.size == sum(snapshot.size for snapshot in self.cache) <= self.limits.cache_bytes
-
-    # ---- admission -----------------------------------------------------------------------------------------------------
 
     def _admit(self) -> None:
         position = 0
@@ -291,8 +287,6 @@ class Scheduler:
         else:
             self._memory.clear(sequence.slot)
 
-    # ---- the batch -----------------------------------------------------------------------------------------------------
-
     def _prefills(self, budget: int) -> list[Item]:
         """Share the budget: shortest rest first, so that most get their first token soon; age makes up for length."""
         items = []
@@ -313,8 +307,6 @@ class Scheduler:
             ahead = [boundary - past for boundary in sequence.boundaries if boundary > past]
             count = min([count, *ahead])
         return min(count, _LOGIT_ROWS) if sequence.all_logits else count
-
-    # ---- giving back ---------------------------------------------------------------------------------------------------
 
     def _preempt_newest(self) -> None:
         victim = self.running.pop()

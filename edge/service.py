@@ -93,9 +93,6 @@ class Service:
         elif not self.loop.try_one_token():
             raise LoadError("llama.cpp loaded the model but cannot compute with it")
 
-    # ---- embeddings
-    # ------------------------------------------------------------------------------------------------------------
-
     def embed(self, job: EmbedJob) -> None:
         """Queue texts for embedding; the answer is an event."""
         with self._jobs_lock:

@@ -103,8 +103,6 @@ class Supervisor:
                 text = f"The model '{self._name}' is loading. {self.detail}".rstrip()
                 raise Unavailable(text, retry_after_s=max(1.0, wait_s + self._load_s))
 
-    # ---- the task
-
     async def _supervise(self, stop: asyncio.Future[None]) -> None:
         try:
             while not stop.done():

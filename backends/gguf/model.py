@@ -53,8 +53,6 @@ class GgufFile:
             kept[key] = SkippedArray(self.value_types[key].strip("[]"), len(value)) if big else value  # type: ignore[arg-type]
         return replace(self, metadata=MappingProxyType(kept))
 
-    # ---- the file -------------------------------------------------------------------------------------------------------
-
     @property
     def path(self) -> Path:
         """The file that was opened: the first of several."""
@@ -69,8 +67,6 @@ class GgufFile:
     def size_bytes(self) -> int:
         """The size of all files together."""
         return sum(shard.identity.size for shard in self.shards)
-
-    # ---- the model ------------------------------------------------------------------------------------------------------
 
     @property
     def architecture(self) -> str:
@@ -156,8 +152,6 @@ class GgufFile:
             self.pooling is None and self.architecture in EMBEDDING_ARCHITECTURES
         )
 
-    # ---- the tokenizer --------------------------------------------------------------------------------------------------
-
     @property
     def vocab_size(self) -> int:
         """Tokens in the vocabulary."""
@@ -201,8 +195,6 @@ class GgufFile:
     def chat_template(self) -> str | None:
         """The Jinja source that renders conversations. It came with the file: render it in a sandbox only."""
         return self.text("tokenizer.chat_template")
-
-    # ---- access by key --------------------------------------------------------------------------------------------------
 
     def text(self, key: str) -> str | None:
         """The string behind a metadata key; None when there is none, or something else."""

@@ -66,9 +66,6 @@ def _checked(function: Filter, measures_result: bool, prints_input: bool) -> Fil
     return checked
 
 
-# ---- operators ------------------------------------------------------------------------------------------------------------
-
-
 def check_operator(operator: str, left: Any, right: Any) -> None:
     """Raise `TemplateLimit` when `left operator right` would be too large."""
     budget = current()
@@ -105,9 +102,6 @@ def check_format(template: str, values: Any) -> None:
         raise TemplateLimit("it formats with a width of five or more digits, or one that is computed")
     budget, fields = current(), template.count("%") + template.count("{")
     budget.chars(len(template) + fields * (_MAX_FIELD + budget.measured(values)))
-
-
-# ---- methods of strings and numbers ---------------------------------------------------------------------------------------
 
 
 def check_method(owner: str | int, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -148,9 +142,6 @@ def _bounded(values: Iterable[Any], separator: str) -> list[Any]:
         check_length(len(items))
     budget.chars(size)
     return items
-
-
-# ---- our own filters ------------------------------------------------------------------------------------------------------
 
 
 def _concat(values: list[Any]) -> str:

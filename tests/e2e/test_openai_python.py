@@ -171,7 +171,7 @@ def test_completions_echo_and_score_a_prompt(client: openai.OpenAI) -> None:
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == [MODEL]
-    assert client.models.retrieve(MODEL).max_model_len == 8192
+    assert client.models.retrieve(MODEL).max_model_len == 4096
 
 
 def test_errors_are_the_sdks_own_and_carry_the_request_id(client: openai.OpenAI, server: Server) -> None:

@@ -57,9 +57,6 @@ def is_error(response: httpx.Response, code: str | None = None) -> bool:
     return set(error) == {"message", "type", "param", "code"} and (code is None or error["code"] == code)
 
 
-# ---- request ids
-
-
 @pytest.mark.parametrize(("method", "path", "status"), KINDS_OF_ANSWERS)
 def test_every_answer_carries_a_request_id(client, method, path, status):
     response = client.request(method, path, headers={"x-request-id": "abc.DEF_1-2"})
@@ -73,9 +70,6 @@ def test_insane_request_id_is_replaced(client, inbound):
     answers = [client.get("/health/live", headers={"x-request-id": inbound}).headers.get_list("x-request-id") for _ in range(2)]
     assert all(len(ids) == 1 and ids[0].startswith("req_") for ids in answers)
     assert answers[0] != answers[1]
-
-
-# ---- CORS
 
 
 @pytest.mark.parametrize(
@@ -134,9 +128,6 @@ def test_star_answers_every_page_and_never_allows_credentials(start):
         assert "access-control-allow-credentials" not in headers
 
 
-# ---- bodies
-
-
 def test_body_at_the_limit_is_read(client):
     padding = LIMIT - len(httpx.Request("POST", "http://x", json={**CHAT, "user": ""}).content)
     response = client.post("/v1/chat/completions", json={**CHAT, "user": "x" * padding})
@@ -187,9 +178,6 @@ def test_content_type_does_not_matter(client, kind):
     assert response.status_code == 200
 
 
-# ---- HTTP itself
-
-
 @pytest.mark.parametrize("path", ["/", "/v1/models", "/health/live", "/metrics", "/openapi.json"])
 def test_head_is_get_without_a_body(client, path):
     head, get = client.head(path), client.get(path)
@@ -228,9 +216,6 @@ def test_connection_stays_open_between_requests_with_long_headers(client):
 
 def test_server_does_not_name_its_software(client):
     assert "server" not in client.get("/health/live").headers
-
-
-# ---- keys
 
 
 @pytest.fixture(scope="module")
@@ -282,9 +267,6 @@ def test_preflight_needs_no_key(guarded):
         "access-control-request-headers": "authorization",
     }
     assert guarded.options("/v1/chat/completions", headers=headers).headers["access-control-allow-headers"] == "authorization"
-
-
-# ---- the console
 
 
 def test_console_is_cached_by_version_and_may_load_nothing_from_elsewhere(client):
