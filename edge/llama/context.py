@@ -45,7 +45,7 @@ class Context:
         params.no_perf = True
         self.handle: Any = lib.llama_init_from_model(model.handle, params)
         if not self.handle:
-            raise LoadError(f"llama.cpp could not create a context of {cells} tokens: {complaints()}")
+            raise LoadError(f"llama.cpp could not create a context of {cells} tokens (too little memory?): {complaints()}")
         self.cells = int(lib.llama_n_ctx(self.handle))
         self.cells_per_sequence = int(lib.llama_n_ctx_seq(self.handle))
         self.unified = unified

@@ -35,7 +35,7 @@ def test_sigterm_lets_a_stream_finish_and_refuses_new_requests(start) -> None:
 
 
 def test_sigterm_during_a_long_prompt_ends_within_the_grace(start) -> None:
-    with start("context = 8192", server="drain_timeout_s = 0.5") as server:
+    with start("context = 8192", "slots = 1", server="drain_timeout_s = 0.5") as server:
         server.wait_until_ready()
         engine = server.engine()
         waiting = server.open("word " * 7000, max_tokens=500, ignore_eos=True)

@@ -37,11 +37,16 @@ def no_process_is_left() -> Iterator[None]:
 
 
 def children() -> set[int]:
-    """Processes that this one started and has not reaped."""
+    """Engine children that this process started and has not reaped; servers of other tests are not meant."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= {int(pid) for pid in (task / "children").read_text().split()}
+        found |= {int(pid) for pid in (task / "children").read_text().split() if _is_scripted_or_dead(pid)}
     return found
+
+
+def _is_scripted_or_dead(pid: str) -> bool:
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"child.py" in command or not command
 
 
 @pytest.fixture
