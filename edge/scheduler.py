@@ -143,6 +143,8 @@ class Scheduler:
             if len(decoding) < len(self.running):
                 items += self._prefills(min(self.limits.chunk, self.limits.batch - len(items)))
             if items:
+                # llama.cpp computes streams together only when the batch names them in rising order without a gap.
+                items.sort(key=_slot_of)
                 return items
             self._preempt_newest()
         return []
@@ -334,3 +336,7 @@ class Scheduler:
         self._slots.append(sequence.slot)
         sequence.slot, sequence.cells = -1, []
         sequence.boundaries.clear()
+
+
+def _slot_of(item: Item) -> int:
+    return item.sequence.slot

@@ -287,3 +287,16 @@ def test_streams_are_moved_together_when_a_slot_in_the_middle_is_left() -> None:
     assert sorted(s.slot for s in driver.scheduler.running) == [0, 1]
     for s in driver.scheduler.running:
         assert driver.memory.slots[s.slot] == [("", token) for token in s.tokens[: s.num_past]]
+
+
+def test_a_batch_names_its_streams_in_rising_order() -> None:
+    driver = Driver()
+    driver.memory.unified = False
+    first, second = sequence([5, 6, 7], request=1), sequence([8, 9, 10], request=2)
+    driver.run(first, second)
+    driver.scheduler.finish(first, keep=False)
+    driver.scheduler.submit(sequence(list(range(100, 120)), request=3))
+    items = driver.scheduler.plan()
+    assert [item.sequence.slot for item in items] == [0, 1]
+    assert [item.sequence.request for item in items] == [3, 2]
+    driver.scheduler.rollback(items)
