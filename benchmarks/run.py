@@ -49,7 +49,11 @@ def compare(options: argparse.Namespace) -> None:
     """Run the whole comparison."""
     model = options.model or servers.embedded_model()
     binary = options.llama_server or build_llama_server()
-    facts = report.machine() | {"model": model.name, "threads": options.threads, "command": shlex.join(["python", "-m", "benchmarks.run", *sys.argv[1:]])}
+    facts = report.machine() | {
+        "model": model.name,
+        "threads": options.threads,
+        "command": shlex.join(["python", "-m", "benchmarks.run", *sys.argv[1:]]),
+    }
     if facts["load_average_before"] > BUSY:
         print(
             f"baton: this machine is busy (load average {facts['load_average_before']}); the figures will show that too",
