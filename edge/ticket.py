@@ -1,4 +1,4 @@
-"""What the talking thread remembers of a request until its last delta is sent, and how events become deltas."""
+"""What is remembered of a request until its last delta is sent, and how events become deltas. Knows no thread and no socket."""
 
 from collections.abc import Callable
 

@@ -1,8 +1,7 @@
 """One llama.cpp context: the KV cache of all sequences and the computation over it. Used by exactly one thread.
 
-The cache is unified: sequences share one pool of cells, so a prefix can be shared without copying (`llama_memory_seq_cp` only
-marks cells) and a single request may use the whole context. See NOTES.md for the measurements against one stream per
-sequence.
+Each slot has a stream of cells of its own, or all draw from one pool (`unified`): attention then walks over everybody's cells, but
+a prefix is shared without copying and one request may use the whole context. It knows no scheduling. See NOTES.md for both.
 """
 
 import ctypes
