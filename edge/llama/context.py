@@ -1,6 +1,6 @@
 """One llama.cpp context: the KV cache of all sequences and the computation over it. Used by exactly one thread.
 
-Each slot has a stream of cells of its own, or all draw from one pool (`unified`): attention then walks over everybody's cells, but
+Each slot has a stream of cells of its own, or all draw from one pool (`unified`): attention then walks over all cells, but
 a prefix is shared without copying and one request may use the whole context. It knows no scheduling. See NOTES.md for both.
 """
 
