@@ -18,6 +18,7 @@ from edge.llama.context import Context
 from edge.llama.embedder import Embedder
 from edge.llama.model import LoadError, Model
 from edge.loop import Loop
+from edge.precision import cache_types
 from edge.prepare import Preparer
 from edge.scheduler import KvMemory, Limits, Scheduler
 from edge.work import Broken, EmbedJob, Event, Vectors
@@ -36,6 +37,7 @@ class Service:
         native.start()
         self._config, self._emit = config, emit
         self._threads = config.threads or usable_threads()
+        self._cache_types = cache_types(config, on_gpu=native.uses_gpu(config.gpu_layers))
         self.model = Model(config.path, gpu_layers=config.gpu_layers, mmap=config.mmap)
         train = self.model.context_train
         self.context = self._context(config.context or self._default_cells()) if self.model.can_generate else None
@@ -55,7 +57,7 @@ class Service:
     def _default_cells(self) -> int:
         """A useful context for every slot, within a quarter of the memory that is available."""
         config, per_slot = self._config, min(self.model.context_train, _DEFAULT_CONTEXT)
-        bytes_per_cell = kv_bytes_per_token(read_gguf(config.path), config.kv_type, config.kv_type)
+        bytes_per_cell = kv_bytes_per_token(read_gguf(config.path), *self._cache_types)
         while per_slot > _LEAST_CONTEXT and per_slot * config.slots * bytes_per_cell > psutil.virtual_memory().available / 4:
             per_slot //= 2
         return per_slot * config.slots
@@ -69,7 +71,7 @@ class Service:
             ubatch=config.ubatch,
             sequences=config.slots,
             threads=self._threads,
-            kv_type=config.kv_type,
+            cache_types=self._cache_types,
             flash_attention=config.flash_attention,
             unified=config.kv_unified,
         )

@@ -28,7 +28,7 @@ class Context:
         ubatch: int,
         sequences: int,
         threads: int,
-        kv_type: str,
+        cache_types: tuple[str, str],
         flash_attention: str,
         unified: bool,
     ) -> None:
@@ -37,7 +37,7 @@ class Context:
         params.n_ctx, params.n_batch, params.n_ubatch = cells, batch, min(ubatch, batch)
         params.n_seq_max = sequences
         params.n_threads = params.n_threads_batch = threads
-        params.type_k = params.type_v = KV_TYPES[kv_type]
+        params.type_k, params.type_v = (KV_TYPES[name] for name in cache_types)
         params.flash_attn_type = FLASH_ATTENTION[flash_attention]
         params.kv_unified = unified
         params.swa_full = True  # a sliding-window cache of window size could not give back an older prefix

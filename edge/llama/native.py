@@ -46,6 +46,11 @@ def complaints() -> str:
     return "; ".join(_complaints)[-600:] or "it gave no reason"
 
 
+def uses_gpu(layers: int) -> bool:
+    """Whether a model loaded with this `gpu_layers` setting computes on a GPU: the build must have one."""
+    return layers != 0 and bool(lib.llama_supports_gpu_offload())
+
+
 def build_features() -> str:
     """Describe what the library was built for (instruction sets, back ends)."""
     return str(lib.llama_print_system_info().decode())

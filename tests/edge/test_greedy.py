@@ -1,4 +1,4 @@
-"""Greedy output is bit for bit that of llama-cpp-python alone with the same KV type: batched or not, cached or not.
+"""Greedy output is that of llama-cpp-python alone with the same cache types: batched or not, cached or not.
 
 llama.cpp computes a row the same way whatever shares its batch as long as one attention kernel serves all shapes; see
 edge/NOTES.md, which says for which KV types that is so.
@@ -32,9 +32,7 @@ def prompts() -> list[str]:
 @pytest.fixture(scope="module")
 def reference() -> dict[str, list[int]]:
     """What llama-cpp-python generates for each prompt, one after another, each from an empty cache."""
-    model: Any = llama_cpp.Llama(
-        str(SMOLLM2), n_ctx=2048, n_threads=2, flash_attn=True, type_k=_BF16, type_v=_BF16, verbose=False
-    )
+    model: Any = llama_cpp.Llama(str(SMOLLM2), n_ctx=2048, n_threads=2, flash_attn=True, type_k=_BF16, verbose=False)
     answers = {}
     for prompt in prompts():
         model.reset()
@@ -50,7 +48,7 @@ def reference() -> dict[str, list[int]]:
 
 @pytest.fixture
 async def backend() -> AsyncIterator[EdgeBackend]:
-    async with running(EdgeConfig(path=str(SMOLLM2), kv_type="bf16", prefill_chunk=96, slots=4)) as started:
+    async with running(EdgeConfig(path=str(SMOLLM2), prefill_chunk=96, slots=4)) as started:
         yield started
 
 
@@ -109,13 +107,13 @@ async def test_beside_others_that_come_and_go(backend: EdgeBackend, reference: d
     await noise
 
 
-@pytest.mark.parametrize("kv_type", ["bf16", "f16"])
-async def test_after_preemption_every_token_still_follows_its_own_history(kv_type: KvType) -> None:
+@pytest.mark.parametrize("keys", ["auto", "f16"])
+async def test_after_preemption_every_token_still_follows_its_own_history(keys: KvType) -> None:
     """Recomputed keys land in other cells, so sums run in another order: tokens may differ where two were nearly tied.
 
     Whoever attended to a wrong history would choose tokens far from the best; each must be within rounding of it.
     """
-    async with running(EdgeConfig(path=str(SMOLLM2), kv_type=kv_type, context=768, slots=8, kv_unified=True)) as small:
+    async with running(EdgeConfig(path=str(SMOLLM2), cache_type_k=keys, context=768, slots=8, kv_unified=True)) as small:
         answers = await asyncio.gather(*(generate(small, chat(text)) for text in prompts()))
         assert (await small.health()).counters["preemptions_total"] > 0
     model: Any = llama_cpp.Llama(str(SMOLLM2), n_ctx=2048, n_threads=2, logits_all=True, verbose=False)

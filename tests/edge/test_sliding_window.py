@@ -26,7 +26,7 @@ def story() -> str:
 
 @pytest.fixture
 async def backend() -> AsyncIterator[EdgeBackend]:
-    async with running(EdgeConfig(path=str(gemma3()), kv_type="bf16", context=4096, slots=2)) as started:
+    async with running(EdgeConfig(path=str(gemma3()), context=4096, slots=2)) as started:
         yield started
 
 
@@ -51,7 +51,7 @@ async def greedy(backend: EdgeBackend, ids: list[int]) -> tuple[list[int], int]:
 def alone(prompts: list[list[int]]) -> list[list[int]]:
     """What llama-cpp-python generates for each prompt from an empty cache."""
     model: Any = llama_cpp.Llama(
-        str(gemma3()), n_ctx=2048, n_threads=2, flash_attn=True, type_k=_BF16, type_v=_BF16, swa_full=True, verbose=False
+        str(gemma3()), n_ctx=2048, n_threads=2, flash_attn=True, type_k=_BF16, swa_full=True, verbose=False
     )
     answers = []
     for prompt in prompts:
