@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from backends.errors import (
     BackendError,
@@ -267,7 +267,7 @@ def _interleave(scripts: list[Iterator[Delta]]) -> Iterator[Delta]:
 
 
 def _with_usage(delta: Delta, usage: Usage) -> Delta:
-    return Delta(delta.index, delta.text, delta.tokens, delta.tool_calls, delta.logprobs, delta.finish, usage)
+    return structs.replace(delta, usage=usage)
 
 
 def _encode(prompt: Prompt) -> bytes:

@@ -40,7 +40,7 @@ def play(request: GenerateRequest, replies: tuple[FakeReply, ...], index: int, r
     data = reply.text.encode()
     if request.ignore_eos and data and not calls:
         data *= -(-limit // len(data))
-    visible, count, reason = _cut(request, data, limit)
+    visible, count, reason, stop = _cut(request, data, limit)
     yield from _text_deltas(request, visible, index)
     hidden = count - len(visible)
     if reason is None:
@@ -52,7 +52,7 @@ def play(request: GenerateRequest, replies: tuple[FakeReply, ...], index: int, r
                 reason = "length"
                 break
             yield delta
-    yield Delta(index, tokens=hidden, finish=reason)
+    yield Delta(index, tokens=hidden, finish=reason, stop=stop)
 
 
 def echo_delta(prompt: bytes, index: int, logprobs: int | None) -> Delta:
@@ -83,16 +83,16 @@ def _calls(request: GenerateRequest, reply: FakeReply) -> tuple[FakeCall, ...]:
     return calls if chat.parallel_tool_calls else calls[:1]
 
 
-def _cut(request: GenerateRequest, data: bytes, limit: int) -> tuple[bytes, int, FinishReason | None]:
-    """What of `data` is shown, how many tokens that took, and why it ended early (None: it did not)."""
-    stops = [bytes((token,)) for token in request.stop_token_ids] + [stop.encode() for stop in request.stop]
-    ends = [(at + len(stop), at) for stop in stops if (at := data.find(stop)) >= 0]
-    end, start = min(ends, default=(limit + 1, 0))
+def _cut(request: GenerateRequest, data: bytes, limit: int) -> tuple[bytes, int, FinishReason | None, str | None]:
+    """What of `data` is shown, how many tokens that took, why it ended early (None: it did not), and by which stop string."""
+    stops = [(bytes((token,)), "") for token in request.stop_token_ids] + [(stop.encode(), stop) for stop in request.stop]
+    ends = [(at + len(piece), at, stop) for piece, stop in stops if (at := data.find(piece)) >= 0]
+    end, start, stop = min(ends, default=(limit + 1, 0, ""))
     if end <= limit:
-        return data[:start], end, "stop"
+        return data[:start], end, "stop", stop or None
     if len(data) > limit:
-        return data[:limit], limit, "length"
-    return data, len(data), None
+        return data[:limit], limit, "length", None
+    return data, len(data), None, None
 
 
 def _text_deltas(request: GenerateRequest, visible: bytes, index: int) -> Iterator[Delta]:

@@ -9,6 +9,7 @@ test-suite; every implementation passes it.
 from collections.abc import AsyncGenerator
 from typing import Protocol, runtime_checkable
 
+from backends.forwarding import Forwarded, ForwardRequest
 from backends.types import (
     Delta,
     Embeddings,
@@ -64,4 +65,20 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Release everything; running requests fail with `Unavailable`. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class Forwarder(Protocol):
+    """A backend that speaks the client's own protocol: it can pass a request and its answer on as bytes."""
+
+    async def forward(self, request: ForwardRequest) -> Forwarded:
+        """Send a request on, and return when the first output is there.
+
+        For a stream that is the first event with content, a tool call or a finish reason; whatever came before is held back
+        with it. For JSON it is the whole body. So an upstream that breaks before its first output can be replaced by another.
+        Whoever gets a `Forwarded` closes it.
+
+        Raises: like `Backend.generate`.
+        """
         ...

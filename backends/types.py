@@ -223,7 +223,9 @@ class Delta(Struct, frozen=True, array_like=True):
     """A piece of the answer of one choice.
 
     `tokens` counts the generated tokens behind it (0 for echoed text). Each choice ends with exactly one delta that has
-    `finish`; the last delta of the whole stream carries `usage`, and no other does.
+    `finish`; the last delta of the whole stream carries `usage`, and no other does. `reasoning` is what the model wrote for
+    itself, before the text. `stop` stands beside a `finish` of `stop`: the stop string that ended the choice, None when the
+    model ended by itself or when it is not known.
     """
 
     index: int = 0
@@ -233,6 +235,8 @@ class Delta(Struct, frozen=True, array_like=True):
     logprobs: tuple[TokenLogprob, ...] = ()
     finish: FinishReason | None = None
     usage: Usage | None = None
+    reasoning: str = ""
+    stop: str | None = None
 
 
 class EmbedRequest(Struct, frozen=True, kw_only=True):
@@ -272,7 +276,7 @@ class TokenList(Struct, frozen=True):
 
 
 ModelState = Literal["loading", "ready", "degraded", "failed", "stopped"]
-Capability = Literal["chat", "completion", "embedding"]
+Capability = Literal["chat", "completion", "embedding", "rerank", "responses"]
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

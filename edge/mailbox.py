@@ -72,8 +72,10 @@ def merge(deltas: Sequence[Delta]) -> list[Delta]:
 
 
 def _may_follow(before: Delta, delta: Delta) -> bool:
-    # One delta means: first its text, then its calls. Text behind a call would change places with it.
-    return before.finish is None and not (before.tool_calls and delta.text)
+    # One delta means: first its reasoning, then its text, then its calls. What came in another order would change places.
+    if before.finish is not None or (before.tool_calls and delta.text):
+        return False
+    return not (delta.reasoning and (before.text or before.tool_calls))
 
 
 def _join(part: list[Delta]) -> Delta:
@@ -88,6 +90,8 @@ def _join(part: list[Delta]) -> Delta:
         tuple([item for delta in part for item in delta.logprobs]),
         last.finish,
         last.usage,
+        "".join([delta.reasoning for delta in part]),
+        last.stop,
     )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from backends.text.answer import Answer
 from backends.types import Delta, FinishReason, GenerateRequest, TokenLogprob, Usage
 from edge.prepare import Prepared
@@ -76,7 +78,7 @@ class Ticket:
         delta = answer.finish(reason)
         if self._open:
             return delta
-        return Delta(delta.index, delta.text, delta.tokens, delta.tool_calls, delta.logprobs, delta.finish, self._usage())
+        return structs.replace(delta, usage=self._usage())
 
     def _end_empty(self, index: int) -> Delta:
         self._open -= 1

@@ -21,20 +21,27 @@ from gateway.middleware.cors import Cors
 from gateway.middleware.drain import Drain
 from gateway.middleware.head import Head
 from gateway.middleware.request_id import RequestId
-from gateway.routes.chat import create_chat_completion
-from gateway.routes.completions import create_completion
-from gateway.routes.embeddings import create_embedding
+from gateway.routes.admin_keys import create_key, list_keys, retrieve_key, revoke_key
+from gateway.routes.chat import CHAT_COMPLETIONS
+from gateway.routes.completions import LEGACY_COMPLETIONS
+from gateway.routes.conversations import conversation_routes
+from gateway.routes.door import door
+from gateway.routes.embeddings import EMBEDDINGS_ENDPOINT
 from gateway.routes.health import live, ready
+from gateway.routes.memory import Memories
+from gateway.routes.messages import MESSAGES_ENDPOINT, count_message_tokens
 from gateway.routes.metrics import metrics
 from gateway.routes.models import list_models, retrieve_model
 from gateway.routes.openapi import openapi
+from gateway.routes.responses import responses_routes
+from gateway.routes.responses_state import ResponsesState
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.services import Services
 
+ENDPOINTS = (CHAT_COMPLETIONS, LEGACY_COMPLETIONS, EMBEDDINGS_ENDPOINT, MESSAGES_ENDPOINT)
+
 ROUTES: tuple[ControllerRouterHandler, ...] = (
-    create_chat_completion,
-    create_completion,
-    create_embedding,
+    count_message_tokens,
     list_models,
     retrieve_model,
     tokenize,
@@ -43,6 +50,10 @@ ROUTES: tuple[ControllerRouterHandler, ...] = (
     ready,
     metrics,
     openapi,
+    create_key,
+    list_keys,
+    retrieve_key,
+    revoke_key,
 )
 
 
@@ -56,7 +67,7 @@ def create_app(services: Services) -> ASGIApp:
         (RequestId, {}),
         (AccessLog, {"telemetry": services.telemetry}),
         (Cors, {"origins": server.cors_origins}),
-        (Auth, {"digests": services.settings.api_key_digests, "public_files": console.keys()}),
+        (Auth, {"keys": services.stores.ring, "public_files": console.keys()}),
         (Drain, {"state": services.drain}),
         (Body, {"max_bytes": server.max_body_bytes, "timeout_s": server.body_timeout_s}),
         (Head, {}),
@@ -68,14 +79,14 @@ def create_app(services: Services) -> ASGIApp:
 
 
 def _create_litestar(services: Services, console: ControllerRouterHandler) -> Litestar:
-    provided = {
-        "services": services,
-        "registry": services.registry,
-        "telemetry": services.telemetry,
-        "settings": services.settings.server,
-    }
+    provided = {"services": services, "catalog": services.catalog, "key_manager": services.stores.keys}
+    ping_interval_s = services.settings.server.ping_interval_s
+    memories = Memories(services.stores.answers, services.stores.chats)
+    doors = [door(endpoint, services.dispatch, memories, ping_interval_s) for endpoint in ENDPOINTS]
+    state = ResponsesState(services.stores.responses, services.stores.conversations)
+    stateful = (*responses_routes(services.dispatch, state, ping_interval_s), *conversation_routes(state))
     return Litestar(
-        route_handlers=[*ROUTES, console],
+        route_handlers=[*ROUTES, *doors, *stateful, console],
         dependencies={name: _provide(value) for name, value in provided.items()},
         exception_handlers=EXCEPTION_HANDLERS,
         openapi_config=None,

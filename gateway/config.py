@@ -9,20 +9,31 @@ import ipaddress
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from backends.fake import FakeModel
+from backends.remote.config import RemoteConfig
 from edge.config import EdgeConfig
+from gateway.admission.config import AdmissionConfig
 from gateway.config_sources.api_keys import digests_from_file, digests_from_variable
 from gateway.config_sources.embedded import EMBEDDED_MODEL, MISSING, find_embedded_model
 from gateway.config_sources.environment import apply_environment
 from gateway.config_sources.reader import ConfigError, read_struct, shown, unknown_key
+from gateway.context.config import ConversationConfig, ResponseCacheConfig
+from gateway.keys.config import KeysConfig
+from gateway.limits.config import LimitsConfig
+from gateway.limits.prices import Price
+from gateway.routing.check import check_routes
+from gateway.routing.config import BreakerConfig, HealthConfig, RetryConfig, RouteConfig
+from gateway.store.config import MEMORY, StoreConfig
 
-ModelConfig = EdgeConfig | FakeModel
-ENGINES: Mapping[str, type[EdgeConfig] | type[FakeModel]] = {"gguf": EdgeConfig, "fake": FakeModel}
+S = TypeVar("S", bound=Struct)
+
+ModelConfig = EdgeConfig | FakeModel | RemoteConfig
+ENGINES: Mapping[str, type[ModelConfig]] = {"gguf": EdgeConfig, "remote": RemoteConfig, "fake": FakeModel}
 
 _MAX_CONFIG_BYTES = 1 << 20
 _MAX_MODEL_NAME_CHARS = 128
@@ -43,14 +54,49 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     log_format: Literal["json", "text"] = "json"
     api_key_file: str = ""
     allow_unauthenticated: bool = False
+    workers: Annotated[int, Meta(ge=1, le=64)] = 1
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """One resolved configuration. Paths are absolute; of API keys only SHA-256 digests are here."""
+    """One resolved configuration. Paths are absolute; of API keys only SHA-256 digests are here.
+
+    Every field but the digests is a section of the file: a Struct is one table, a dict holds one table per name.
+    """
 
     server: ServerConfig
     models: dict[str, ModelConfig]
+    routes: dict[str, RouteConfig] = {}
+    queue: AdmissionConfig = AdmissionConfig()
+    queues: dict[str, AdmissionConfig] = {}
+    breaker: BreakerConfig = BreakerConfig()
+    retries: RetryConfig = RetryConfig()
+    health: HealthConfig = HealthConfig()
+    keys: KeysConfig = KeysConfig()
+    limits: LimitsConfig = LimitsConfig()
+    prices: dict[str, Price] = {}
+    store: StoreConfig = StoreConfig()
+    conversations: ConversationConfig = ConversationConfig()
+    response_cache: ResponseCacheConfig = ResponseCacheConfig()
     api_key_digests: frozenset[bytes] = frozenset()
+    admin_key_digests: frozenset[bytes] = frozenset()
+
+
+SECTIONS: Mapping[str, type[Struct]] = {
+    "server": ServerConfig,
+    "queue": AdmissionConfig,
+    "breaker": BreakerConfig,
+    "retries": RetryConfig,
+    "health": HealthConfig,
+    "keys": KeysConfig,
+    "limits": LimitsConfig,
+    "store": StoreConfig,
+    "conversations": ConversationConfig,
+    "response_cache": ResponseCacheConfig,
+}
+"""Sections that are one table."""
+
+NAMED: Mapping[str, type[Struct]] = {"routes": RouteConfig, "queues": AdmissionConfig, "prices": Price}
+"""Sections that hold one table per name; `models` is another, whose Struct depends on the engine."""
 
 
 def load_settings(
@@ -68,23 +114,63 @@ def load_settings(
     """
     errors: list[str] = []
     raw = _read_file(path) if path is not None else {}
-    apply_environment(raw, environ, ServerConfig, ENGINES, errors)
+    apply_environment(raw, environ, SECTIONS, ENGINES, errors)
     for section, table in (overrides or {}).items():
         target = raw.setdefault(section, {})
         if isinstance(target, dict):
             target.update(table)
-    errors += [unknown_key("", key, ("server", "models")) for key in raw if key not in ("server", "models")]
+    known = (*SECTIONS, *NAMED, "models")
+    errors += [unknown_key("", key, known) for key in raw if key not in known]
     base = path.resolve().parent if path is not None else Path.cwd()
-    server = read_struct(ServerConfig, raw.get("server", {}), "server", errors)
+    sections = {name: read_struct(cls, raw.get(name, {}), name, errors) for name, cls in SECTIONS.items()}
+    named = {name: _read_named(cls, raw.get(name, {}), name, errors) for name, cls in NAMED.items()}
     models = _read_models(raw.get("models", {}), base, errors)
-    digests = _read_keys(server, base, environ, errors)
-    if server is not None:
-        _check_exposure(server, digests, errors)
-    if errors or server is None:
+    if errors:
         raise ConfigError(errors)
-    if server.api_key_file:
-        server = msgspec.structs.replace(server, api_key_file=str(_absolute(server.api_key_file, base)))
-    return Settings(server=server, models=models, api_key_digests=digests)
+    return _settled(sections, named, models, base, environ)
+
+
+def _settled(
+    sections: Mapping[str, Any],
+    named: Mapping[str, Any],
+    models: dict[str, ModelConfig],
+    base: Path,
+    environ: Mapping[str, str],
+) -> Settings:
+    """Check what concerns several sections, and make paths absolute. Raises ConfigError."""
+    errors: list[str] = []
+    server, keys = sections["server"], sections["keys"]
+    digests = _read_keys(server, base, environ, errors)
+    admins = digests_from_variable("BATON_ADMIN_KEY", environ, errors)
+    if keys.admin_key_file:
+        admins |= digests_from_file("keys.admin_key_file", _absolute(keys.admin_key_file, base), errors)
+    _check_exposure(server, digests | admins, keys.required, errors)
+    errors += check_routes(named["routes"], models)
+    served = {*models, *named["routes"]}
+    errors += [
+        f"{section}.{name}: there is no model or route of that name"
+        for section in ("queues", "prices")
+        for name in named[section]
+        if name not in served
+    ]
+    if errors:
+        raise ConfigError(errors)
+    settled = {
+        **sections,
+        **named,
+        "server": _absolute_path(server, "api_key_file", base),
+        "keys": _absolute_path(keys, "admin_key_file", base),
+        "store": sections["store"] if sections["store"].path == MEMORY else _absolute_path(sections["store"], "path", base),
+    }
+    return Settings(**settled, models=models, api_key_digests=digests, admin_key_digests=admins)
+
+
+def _read_named(cls: type[Struct], raw: object, section: str, errors: list[str]) -> dict[str, Struct]:
+    if not isinstance(raw, dict):
+        errors.append(f"{section}: must hold one table per name, not {shown(raw)}")
+        return {}
+    tables = {name: read_struct(cls, table, f"{section}.{name[:_MAX_MODEL_NAME_CHARS]}", errors) for name, table in raw.items()}
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -126,6 +212,8 @@ def _read_model(name: str, raw: object, base: Path, errors: list[str]) -> ModelC
         errors.append(f"{where}.engine: must be one of {', '.join(ENGINES)} (it is {shown(engine)})")
         return None
     model = read_struct(ENGINES[engine], raw, where, errors, ignore=frozenset({"engine"}))
+    if isinstance(model, RemoteConfig):
+        return _with_paths(model, base)
     if not isinstance(model, EdgeConfig):
         return model
     path = _absolute(model.path, base)
@@ -134,20 +222,32 @@ def _read_model(name: str, raw: object, base: Path, errors: list[str]) -> ModelC
     return msgspec.structs.replace(model, path=str(path))
 
 
-def _read_keys(server: ServerConfig | None, base: Path, environ: Mapping[str, str], errors: list[str]) -> frozenset[bytes]:
-    digests = digests_from_variable(environ.get("BATON_API_KEY", ""), errors)
-    if server is not None and server.api_key_file:
-        digests |= digests_from_file(_absolute(server.api_key_file, base), errors)
+def _absolute_path(section: S, field: str, base: Path) -> S:
+    """Resolve one path of a section; an empty one stays empty."""
+    path = getattr(section, field)
+    return msgspec.structs.replace(section, **{field: str(_absolute(path, base))}) if path else section
+
+
+def _with_paths(model: RemoteConfig, base: Path) -> RemoteConfig:
+    for field in ("api_key_file", "ca_file", "client_cert_file", "client_key_file"):
+        model = _absolute_path(model, field, base)
+    return model
+
+
+def _read_keys(server: ServerConfig, base: Path, environ: Mapping[str, str], errors: list[str]) -> frozenset[bytes]:
+    digests = digests_from_variable("BATON_API_KEY", environ, errors)
+    if server.api_key_file:
+        digests |= digests_from_file("server.api_key_file", _absolute(server.api_key_file, base), errors)
     return digests
 
 
-def _check_exposure(server: ServerConfig, digests: frozenset[bytes], errors: list[str]) -> None:
+def _check_exposure(server: ServerConfig, digests: frozenset[bytes], required: bool, errors: list[str]) -> None:
     if not server.host:
         errors.append("server.host: must not be empty (0.0.0.0 listens on every address)")
-    elif not digests and not server.allow_unauthenticated and not is_loopback(server.host):
+    elif not digests and not required and not server.allow_unauthenticated and not is_loopback(server.host):
         errors.append(
-            f"server.host: {server.host} can be reached from other machines and no API key is set. Set BATON_API_KEY or "
-            "server.api_key_file, or say server.allow_unauthenticated = true"
+            f"server.host: {server.host} can be reached from other machines and no API key is set. Set BATON_API_KEY, "
+            "server.api_key_file or keys.required = true, or say server.allow_unauthenticated = true"
         )
     errors += [
         f'server.cors_origins: {shown(origin)} must be "*", "localhost" or an origin such as https://app.example'

@@ -13,8 +13,9 @@
     ├── NotReady                503  full, draining, loading or restarting (with `retry-after`)
     └── UpstreamTimedOut        504  the backend took longer than it may
 
-Every body is `{"error": {"message", "type", "param", "code"}}`, which is the only shape both official SDKs read, and stays
-below 4 kB whatever the client sent. Source: the OpenAI API reference ("error codes"); SDK behaviour was observed.
+Every body is `{"error": {"message", "type", "param", "code"}}`, which is the only shape both official SDKs read; below
+`/v1/messages` it is what Anthropic's SDKs read (`gateway.anthropic_errors`). It stays below 4 kB whatever the client sent.
+Source: the OpenAI API reference ("error codes"); SDK behaviour was observed.
 """
 
 import logging
@@ -36,6 +37,7 @@ from backends.errors import (
     TimedOut,
     Unavailable,
 )
+from gateway.anthropic_errors import anthropic_body, speaks_anthropic
 
 logger = logging.getLogger("gateway.errors")
 
@@ -62,7 +64,7 @@ class ApiError(Exception):
         self, message: str, *, param: str | None = None, code: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = _cut(message, MAX_MESSAGE_CHARS)
         self.param = param
         self.code = code or type(self).code
         self.headers = dict(headers or {})
@@ -211,10 +213,15 @@ def classify(error: Exception, *, request_id: str = "", prompt_param: str | None
     return internal(error, request_id=request_id)
 
 
-def error_body(error: ApiError) -> bytes:
-    """Encode the body; long texts are cut, so that an error never echoes what it complains about."""
+def error_body(error: ApiError, scope: Mapping[str, Any] | None = None) -> bytes:
+    """Encode the body, in the shape of the API that the path of the request belongs to (OpenAI's where there is no request).
+
+    Long texts are cut, so that an error never echoes what it complains about.
+    """
+    if scope is not None and speaks_anthropic(scope["path"]):
+        return anthropic_body(error, scope.get("state", {}).get("request_id", ""))
     content = {
-        "message": _cut(error.message, MAX_MESSAGE_CHARS),
+        "message": error.message,
         "type": error.type,
         "param": None if error.param is None else _cut(error.param, MAX_PARAM_CHARS),
         "code": None if error.code is None else _cut(error.code, MAX_PARAM_CHARS),
@@ -228,35 +235,37 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _respond(error: ApiError) -> Response[bytes]:
+def _respond(error: ApiError, request: Request[Any, Any, Any]) -> Response[bytes]:
     headers = {"openai-version": "2020-10-01", **error.headers}
-    return Response(error_body(error), status_code=error.status, headers=headers, media_type="application/json")
+    body = error_body(error, request.scope)
+    return Response(body, status_code=error.status, headers=headers, media_type="application/json")
 
 
-def _on_api_error(_: Request[Any, Any, Any], error: ApiError) -> Response[bytes]:
-    return _respond(error)
+def _on_api_error(request: Request[Any, Any, Any], error: ApiError) -> Response[bytes]:
+    return _respond(error, request)
 
 
 def _on_backend_error(request: Request[Any, Any, Any], error: BackendError) -> Response[bytes]:
     path = request.scope["path"]
-    param = "messages" if path.endswith("/chat/completions") else "input" if path.endswith("/embeddings") else "prompt"
-    return _respond(from_backend(error, prompt_param=param))
+    is_chat = path.endswith(("/chat/completions", "/messages"))
+    param = "messages" if is_chat else "input" if path.endswith("/embeddings") else "prompt"
+    return _respond(from_backend(error, prompt_param=param), request)
 
 
 def _on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    return _respond(from_http(error, request))
+    return _respond(from_http(error, request), request)
 
 
-def _on_bad_json(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    return _respond(InvalidRequest(f"The request could not be read: {error}"))
+def _on_bad_json(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    return _respond(InvalidRequest(f"The request could not be read: {error}"), request)
 
 
-def _on_deep_json(_: Request[Any, Any, Any], error: RecursionError) -> Response[bytes]:
-    return _respond(InvalidRequest("The request is nested too deeply."))
+def _on_deep_json(request: Request[Any, Any, Any], error: RecursionError) -> Response[bytes]:
+    return _respond(InvalidRequest("The request is nested too deeply."), request)
 
 
 def _on_anything(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    return _respond(internal(error, request))
+    return _respond(internal(error, request), request)
 
 
 EXCEPTION_HANDLERS: dict[type[Exception] | int, Callable[[Request[Any, Any, Any], Any], Response[bytes]]] = {

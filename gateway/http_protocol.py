@@ -9,6 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from gateway.disconnect import CONNECTION_END, ConnectionEnd
 from gateway.errors import InvalidRequest, error_body
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -29,12 +30,14 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Start waiting for a request."""
         super().connection_made(transport)
+        self._end = ConnectionEnd()
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Forget the timer, and stop what works for this client."""
         self._stop_timer()
         super().connection_lost(exc)
+        self._end.lost()
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, and see whether it still waits for the end of the headers."""
@@ -54,6 +57,8 @@ class BoundedHttp(HttpToolsProtocol):
         """Count from zero."""
         self._header_bytes = 0
         super().on_message_begin()
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope[CONNECTION_END] = self._end
 
     def on_url(self, url: bytes) -> None:
         """Count the request line."""

@@ -108,7 +108,7 @@ class _Run:
     async def _start_models(self) -> bool:
         """Load all models; False when none of them can ever answer."""
         await self._server.listening.wait()
-        names = ", ".join(self._services.registry.names())
+        names = ", ".join(self._services.catalog.names())
         _say(f"Baton listens on {self._url} and loads {names}")
         healths = await self._services.start()
         if all(health.state in ("failed", "stopped") for health in healths.values()):

@@ -1,21 +1,22 @@
-"""The composition root: builds, starts and closes everything that one gateway holds.
-
-The only module that knows concrete backends. The GGUF engine is imported only when a model asks for it, so that the gateway
-also works where the extra `edge` is not installed.
-"""
+"""The composition root: builds, starts and closes everything that one gateway holds."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from backends.errors import BackendError
-from backends.fake import FakeBackend, FakeModel
 from backends.protocol import Backend
 from backends.types import Health
-from gateway.config import ModelConfig, Settings
-from gateway.config_sources.reader import ConfigError
+from edge.config import EdgeConfig
+from gateway.admission.config import AdmissionConfig
+from gateway.admission.queue import Queue
+from gateway.backends import build_backends
+from gateway.config import Settings
+from gateway.dispatch.catalog import Catalog
+from gateway.dispatch.dispatch import Dispatch
 from gateway.middleware.drain import DrainState
-from gateway.registry import Registry
+from gateway.routing.router import Router
+from gateway.stores import Stores
 from gateway.telemetry.telemetry import Telemetry
 from gateway.version import gateway_version
 
@@ -29,22 +30,31 @@ class Services:
     """What the application is made of. Built by `build_services`, lives as long as the server.
 
     Args:
-        backends: by public model name.
+        backends: by configured name.
         starters: what loads each backend; a backend without one is ready at once.
     """
 
     def __init__(
-        self, settings: Settings, backends: dict[str, Backend], starters: dict[str, Callable[[], Awaitable[None]]]
+        self, settings: Settings, backends: Mapping[str, Backend], starters: Mapping[str, Callable[[], Awaitable[None]]]
     ) -> None:
         self.settings = settings
-        self.registry = Registry(backends)
-        self.telemetry = Telemetry(backends, version=gateway_version())
+        self.backends = dict(backends)
+        self.stores = Stores(settings)
+        self.router = Router(
+            settings.routes, backends, breaker=settings.breaker, retry=settings.retries, health=settings.health
+        )
+        self.catalog = Catalog(self.router, backends)
+        self.queues = {name: Queue(_queue_config(settings, name)) for name in self.router.names()}
+        self.telemetry = Telemetry({*backends, *self.router.names()}, version=gateway_version())
+        self.dispatch = Dispatch(self.router, self.catalog, self.queues, self.stores.limiter, self.telemetry, settings.prices)
         self.drain = DrainState()
-        self._starters = starters
+        self._starters = dict(starters)
         self._failures: dict[str, str] = {}
 
     async def start(self) -> dict[str, Health]:
         """Load all models, side by side, and return how each one is once none loads any more. Never raises for a model."""
+        await self.stores.start()
+        self.router.start()
         await asyncio.gather(*(self._start_one(name, start) for name, start in self._starters.items()))
         while True:
             healths = await self.healths()
@@ -53,26 +63,33 @@ class Services:
             await asyncio.sleep(_POLL_S)
 
     async def healths(self) -> dict[str, Health]:
-        """Say how each model is, by public name."""
+        """Say how each model is, by configured name."""
         healths = {}
-        for name in self.registry.names():
+        for name, backend in self.backends.items():
             if name in self._failures:
                 healths[name] = Health(state="failed", detail=self._failures[name])
             else:
-                healths[name] = await self.registry.resolve(name).health()
+                healths[name] = await backend.health()
         return healths
 
     async def close(self) -> None:
         """Close all backends, last built first, each within 10 s; running requests fail with `Unavailable`."""
-        for backend in reversed(self.registry.backends()):
-            try:
-                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                    await backend.close()
-            except TimeoutError:
-                logger.error("a backend did not close within %g s", _CLOSE_TIMEOUT_S)
-            except Exception:
-                # The others must still be closed.
-                logger.exception("a backend failed while it closed")
+        for queue in self.queues.values():
+            queue.close()
+        for backend in reversed({id(backend): backend for backend in self.backends.values()}.values()):
+            await self._close_one(backend)
+        await self.router.close()
+        await self.stores.close()
+
+    async def _close_one(self, backend: Backend) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await backend.close()
+        except TimeoutError:
+            logger.error("a backend did not close within %g s", _CLOSE_TIMEOUT_S)
+        except Exception:
+            # The others must still be closed.
+            logger.exception("a backend failed while it closed")
 
     async def _start_one(self, name: str, start: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -89,24 +106,18 @@ def build_services(settings: Settings) -> Services:
     """Build every backend of a configuration, without starting any.
 
     Raises:
-        ConfigError: a model asks for an engine that is not installed.
+        ConfigError: a model asks for an engine that is not installed, or a store for what is missing.
     """
-    backends: dict[str, Backend] = {}
-    starters: dict[str, Callable[[], Awaitable[None]]] = {}
-    for name, model in settings.models.items():
-        backends[name] = _build_backend(name, model, starters)
+    backends, starters = build_backends(settings.models)
     return Services(settings, backends, starters)
 
 
-def _build_backend(name: str, model: ModelConfig, starters: dict[str, Callable[[], Awaitable[None]]]) -> Backend:
-    if isinstance(model, FakeModel):
-        return FakeBackend(name, model)
-    try:
-        from edge.engine import EdgeBackend
-    except ModuleNotFoundError as error:
-        missing = f"models.{name}: GGUF models need {error.name}, which is not installed. Run: pip install 'baton-llm[edge]'"
-        raise ConfigError([missing]) from error
-
-    backend = EdgeBackend(name, model)
-    starters[name] = backend.start
-    return backend
+def _queue_config(settings: Settings, name: str) -> AdmissionConfig:
+    """The queue of a public name. An engine of our own is kept just busy, so that the order is decided here."""
+    config = settings.queues.get(name, settings.queue)
+    model = settings.models.get(name)
+    if config.max_running or name in settings.routes or not isinstance(model, EdgeConfig):
+        return config
+    # A few more than fit: the engine must not wait for us when a slot is free.
+    running = model.slots + max(1, model.slots // 4)
+    return AdmissionConfig(max_running=running, max_waiting=config.max_waiting, max_wait_s=config.max_wait_s)

@@ -132,4 +132,4 @@ class Answer:
     def _delta(self, text: str, calls: tuple[ToolCallDelta, ...], finish: FinishReason | None = None) -> Delta:
         tokens, self._tokens = self._tokens, 0
         released, self._released = tuple(self._released), []
-        return Delta(self._index, text, tokens, calls, released, finish)
+        return Delta(self._index, text, tokens, calls, released, finish, stop=self.stop_match if finish else None)

@@ -41,6 +41,10 @@ def _run(arguments: argparse.Namespace) -> int:
             from gateway.cli.chat import run_chat
 
             return run_chat(arguments)
+        case "keys":
+            from gateway.cli.keys import run_keys
+
+            return run_keys(arguments)
         case _:
             from gateway.cli.doctor import run_doctor
 

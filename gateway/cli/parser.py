@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from gateway.cli.keys_options import add_keys
 from gateway.version import gateway_version
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -29,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_check_config(commands)
     _add_models(commands)
     _add_chat(commands)
+    add_keys(commands, _add)
     _add_doctor(commands)
     return parser
 

@@ -1,10 +1,11 @@
-"""API keys: from `BATON_API_KEY` (one, or several with commas between) and from a file with one key a line.
+"""API keys: from a variable (one key, or several with commas between) and from a file with one key a line.
 
 Only SHA-256 digests leave this module. A line `sha256:<64 hex digits>` holds a digest, so that the file need not hold the key:
 `printf %s "$KEY" | sha256sum`. Empty lines and lines that start with `#` are skipped.
 """
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,20 +14,21 @@ _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})")
 _MAX_FILE_BYTES = 1 << 20
 
 
-def digests_from_variable(value: str, errors: list[str]) -> frozenset[bytes]:
-    """Read `BATON_API_KEY`; mistakes are appended to `errors`, without the key."""
-    return frozenset(_digest(key.strip(), "BATON_API_KEY", errors) for key in value.split(",") if key.strip())
+def digests_from_variable(name: str, environ: Mapping[str, str], errors: list[str]) -> frozenset[bytes]:
+    """Read a variable, which may be missing; mistakes are appended to `errors`, without the key."""
+    value = environ.get(name, "")
+    return frozenset(_digest(key.strip(), name, errors) for key in value.split(",") if key.strip())
 
 
-def digests_from_file(path: Path, errors: list[str]) -> frozenset[bytes]:
-    """Read a key file; mistakes are appended to `errors` with their line, without the key."""
+def digests_from_file(setting: str, path: Path, errors: list[str]) -> frozenset[bytes]:
+    """Read the key file that a setting names; mistakes are appended to `errors` with their line, without the key."""
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
-            errors.append(f"server.api_key_file: {path} is larger than {_MAX_FILE_BYTES} bytes")
+            errors.append(f"{setting}: {path} is larger than {_MAX_FILE_BYTES} bytes")
             return frozenset()
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        errors.append(f"server.api_key_file: cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}")
+        errors.append(f"{setting}: cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}")
         return frozenset()
     digests = frozenset(
         _digest(line.strip(), f"{path}, line {number}", errors)
@@ -34,7 +36,7 @@ def digests_from_file(path: Path, errors: list[str]) -> frozenset[bytes]:
         if line.strip() and not line.lstrip().startswith("#")
     )
     if not digests:
-        errors.append(f"server.api_key_file: {path} holds no key")
+        errors.append(f"{setting}: {path} holds no key")
     return digests
 
 

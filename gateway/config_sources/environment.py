@@ -1,6 +1,7 @@
 """Overrides from the environment: `BATON_SERVER__PORT=9000`, `BATON_MODELS__MY_MODEL__SLOTS=4`.
 
-The name is `BATON_`, the section, two underscores, the key, in upper case. Of a model's name every character that is no letter
+The name is `BATON_`, the section, two underscores, the key, in upper case; sections with one table per name are not reached,
+but for `models`. Of a model's name every character that is no letter
 or digit becomes `_`; the model must be in the configuration already. The value is read by the type of its field; a list is
 written as TOML (`["a", "b"]`). A variable of that form which names nothing is an error, as an unknown key in the file is.
 """
@@ -21,14 +22,14 @@ _SEPARATOR = "__"
 def apply_environment(
     raw: dict[str, Any],
     environ: Mapping[str, str],
-    server: type[msgspec.Struct],
+    sections: Mapping[str, type[msgspec.Struct]],
     engines: Mapping[str, type[msgspec.Struct]],
     errors: list[str],
 ) -> None:
     """Write every override in `environ` into `raw`, which has the shape of the TOML file.
 
     Args:
-        server: the Struct of the section `[server]`.
+        sections: the Struct of each section that is one table.
         engines: the Struct of a model by its `engine`.
         errors: each mistake is appended here.
     """
@@ -37,8 +38,8 @@ def apply_environment(
             continue
         section, *path = variable.removeprefix(PREFIX).lower().split(_SEPARATOR)
         value = environ[variable]
-        if section == "server" and len(path) == 1:
-            _set(raw.setdefault("server", {}), server, variable, path[0], value, errors)
+        if section in sections and len(path) == 1:
+            _set(raw.setdefault(section, {}), sections[section], variable, path[0], value, errors)
         elif section == "models" and len(path) == 2:
             model = _find_model(raw.get("models"), path[0])
             if model is None:
@@ -48,7 +49,8 @@ def apply_environment(
             if cls is not None:
                 _set(model, cls, variable, path[1], value, errors)
         else:
-            errors.append(f"{variable}: must read BATON_SERVER__KEY or BATON_MODELS__MODEL__KEY")
+            known = ", ".join(sections)
+            errors.append(f"{variable}: must read BATON_SECTION__KEY ({known}) or BATON_MODELS__MODEL__KEY")
 
 
 def variable_name(model: str) -> str:

@@ -1,22 +1,28 @@
-"""Asks for an API key, when the gateway has any.
+"""Finds out who sends a request, and asks for an API key when the gateway has any.
 
-Runs before the body is read and before a route is looked for, so that a stranger learns nothing. Only SHA-256 digests of the
-keys are kept; every comparison looks at every digest and takes the same time for each. Public are: health checks, preflights
-(answered further out) and the files of the console, which hold nothing secret and must load before a person can enter a key.
+Runs before the body is read and before a route is looked for, so that a stranger learns nothing. A presented key is hashed at
+once; nothing keeps it. Public are: health checks, preflights (answered further out) and the files of the console, which hold
+nothing secret and must load before a person can enter a key.
 
-A key is also a tenant: requests with different keys never share cached prefixes. Without keys there is one tenant, `""`.
+What lies below `/admin` needs an admin key. Where no key exists at all it is open to this machine alone, so that the first key
+can be made; a client elsewhere, a web page and a proxy are refused.
 """
 
-import hmac
+import re
 from collections.abc import Collection
 from hashlib import sha256
+from typing import Protocol
 
-from gateway.errors import InvalidRequest
+from gateway.errors import ApiError, InvalidRequest, NotReady
+from gateway.identity import ANONYMOUS, Identity
 from gateway.middleware.asgi import ASGIApp, Receive, Scope, Send
-from gateway.middleware.reply import header, send_error
+from gateway.middleware.local_client import is_local_client
+from gateway.middleware.reply import send_error
 
 _CHALLENGE = {"www-authenticate": 'Bearer realm="baton"'}
-_TENANT_BYTES = 16
+_BEARER = b"bearer "
+# The router takes several slashes for one.
+_ADMIN = re.compile(r"/*admin(?:/|\Z)")
 
 
 class Unauthorized(InvalidRequest):
@@ -26,50 +32,99 @@ class Unauthorized(InvalidRequest):
     code = "invalid_api_key"
 
 
+class AdminOnly(InvalidRequest):
+    """A good key, or none needed, but not for administration."""
+
+    status = 403
+    code = "admin_key_required"
+
+
+class Keys(Protocol):
+    """What is known about keys; answers from memory."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no key is asked for."""
+        ...
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all keys have been read, so that a key that is not found is wrong."""
+        ...
+
+    def find(self, digest: bytes) -> Identity | None:
+        """Say whose key has this SHA-256 digest; None when no valid key has."""
+        ...
+
+
 class Auth:
-    """Lets a request in that carries a key as `Authorization: Bearer` or as `X-Api-Key`, and sets `scope["state"]["tenant"]`.
+    """Lets a request in that carries a key as `Authorization: Bearer` or as `X-Api-Key`.
+
+    Sets `scope["state"]["identity"]` and, for what only separates caches, `scope["state"]["tenant"]`.
 
     Args:
-        digests: SHA-256 digests of the keys; empty means that no key is asked for.
+        keys: whose key it is.
         public_files: paths of the console's files.
     """
 
-    def __init__(self, app: ASGIApp, digests: Collection[bytes], public_files: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, public_files: Collection[str] = ()) -> None:
         self._app = app
-        self._digests = tuple(digests)
+        self._keys = keys
         self._public_files = frozenset(public_files)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        if scope["type"] != "http" or not self._digests or self._is_public(scope):
+        if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        key = _presented_key(scope)
-        if key is None:
-            text = "No API key was given. Send it as 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'."
-            return await send_error(send, Unauthorized(text, headers=_CHALLENGE))
-        presented = sha256(key.encode("latin-1")).digest()
-        if not self._knows(presented):
-            return await send_error(send, Unauthorized("The API key is not valid.", headers=_CHALLENGE))
-        scope.setdefault("state", {})["tenant"] = presented[:_TENANT_BYTES].hex()
+        try:
+            identity = self._identify(scope)
+        except ApiError as refused:
+            return await send_error(scope, send, refused)
+        state = scope.setdefault("state", {})
+        state["identity"] = identity
+        state["tenant"] = identity.tenant
         return await self._app(scope, receive, send)
 
-    def _is_public(self, scope: Scope) -> bool:
+    def _identify(self, scope: Scope) -> Identity:
         path = scope["path"]
+        is_admin_path = _ADMIN.match(path) is not None
+        if self._keys.is_open:
+            if is_admin_path and not is_local_client(scope):
+                text = "While there are no API keys, only this machine may administer. Make one: baton keys create --admin"
+                raise AdminOnly(text)
+            return ANONYMOUS
+        if self._is_public(scope["method"], path):
+            return ANONYMOUS
+        identity = self._known(_presented_key(scope))
+        if is_admin_path and not identity.is_admin:
+            raise AdminOnly("This API key is not an admin key.")
+        return identity
+
+    def _known(self, key: bytes | None) -> Identity:
+        if key is None:
+            text = "No API key was given. Send it as 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'."
+            raise Unauthorized(text, headers=_CHALLENGE)
+        identity = self._keys.find(sha256(key).digest())
+        if identity is not None:
+            return identity
+        if self._keys.is_known:
+            raise Unauthorized("The API key is not valid.", headers=_CHALLENGE)
+        text = "API keys cannot be checked now: their store is down. Try again in a moment."
+        raise NotReady(text, code="key_store_unavailable", headers={"retry-after": "2"})
+
+    def _is_public(self, method: str, path: str) -> bool:
         if path == "/health" or path.startswith("/health/"):
             return True
-        return scope["method"] in ("GET", "HEAD") and path in self._public_files
-
-    def _knows(self, presented: bytes) -> bool:
-        known = False
-        for digest in self._digests:
-            known |= hmac.compare_digest(presented, digest)
-        return known
+        return method in ("GET", "HEAD") and path in self._public_files
 
 
-def _presented_key(scope: Scope) -> str | None:
-    authorization = header(scope, b"authorization")
-    if authorization is not None:
-        scheme, _, key = authorization.partition(" ")
-        if scheme.lower() == "bearer" and key.strip():
-            return key.strip()
-    return header(scope, b"x-api-key") or None
+def _presented_key(scope: Scope) -> bytes | None:
+    """The first bearer token, else the first `X-Api-Key`; None when neither holds anything."""
+    api_key: bytes | None = None
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            if value[: len(_BEARER)].lower() == _BEARER and (token := value[len(_BEARER) :].strip()):
+                return bytes(token)
+        elif name == b"x-api-key" and api_key is None:
+            api_key = value
+    return api_key or None

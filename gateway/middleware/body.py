@@ -99,7 +99,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 async def _refuse(refused: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    start, body = error_messages(refused)
+    start, body = error_messages(scope, refused)
     await send(start)
     await send({**body, "more_body": True})
     if header(scope, b"expect") is None:

@@ -55,7 +55,7 @@ class Drain:
             return await self._app(scope, receive, send)
         if self._state.draining:
             text = "The server is draining: it goes down and takes no new requests. Try again in a moment."
-            return await send_error(send, NotReady(text, code="engine_overloaded", headers=_REFUSAL_HEADERS))
+            return await send_error(scope, send, NotReady(text, code="engine_overloaded", headers=_REFUSAL_HEADERS))
         self._state.enter()
         try:
             return await self._app(scope, receive, send)

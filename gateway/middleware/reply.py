@@ -14,16 +14,16 @@ def header(scope: Scope, name: bytes) -> str | None:
     return next((value.decode("latin-1") for key, value in headers if key == name), None)
 
 
-def error_messages(error: ApiError) -> tuple[Message, Message]:
+def error_messages(scope: Scope, error: ApiError) -> tuple[Message, Message]:
     """Build the two ASGI messages of an error response; the second one completes it."""
-    body = error_body(error)
+    body = error_body(error, scope)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     start: Message = {"type": "http.response.start", "status": error.status, "headers": headers}
     return start, {"type": "http.response.body", "body": body, "more_body": False}
 
 
-async def send_error(send: Send, error: ApiError) -> None:
+async def send_error(scope: Scope, send: Send, error: ApiError) -> None:
     """Send a complete error response."""
-    for part in error_messages(error):
+    for part in error_messages(scope, error):
         await send(part)

@@ -9,6 +9,7 @@ import re
 from secrets import token_hex
 from time import perf_counter
 
+from gateway.anthropic_errors import speaks_anthropic
 from gateway.errors import InternalError
 from gateway.middleware.asgi import ASGIApp, Message, Receive, Scope, Send
 from gateway.middleware.reply import header, send_error
@@ -34,6 +35,8 @@ class RequestId:
         scope.setdefault("state", {})["request_id"] = request_id
         token = current_request_id.set(request_id)
         started = False
+        # The name under which Anthropic's SDKs look for it.
+        anthropic_id = [(b"request-id", request_id.encode())] if speaks_anthropic(scope["path"]) else []
 
         async def send_with_id(message: Message) -> None:
             nonlocal started
@@ -44,6 +47,7 @@ class RequestId:
                     *(pair for pair in message["headers"] if pair[0].lower() != b"x-request-id"),
                     (b"x-request-id", request_id.encode()),
                     (b"openai-processing-ms", elapsed_ms.encode()),
+                    *anthropic_id,
                 ]
             await send(message)
 
@@ -54,7 +58,7 @@ class RequestId:
             if started:
                 raise
             text = f"The server had an internal error. Quote the request id {request_id} when you report it."
-            await send_error(send_with_id, InternalError(text))
+            await send_error(scope, send_with_id, InternalError(text))
         finally:
             current_request_id.reset(token)
 

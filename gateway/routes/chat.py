@@ -1,50 +1,45 @@
 """POST /v1/chat/completions."""
 
-from typing import Any
+import msgspec
 
-from litestar import Request, post
-from litestar.types import ASGIApp
-
+from gateway.dispatch.answer import Answer, StreamedAnswer, WholeAnswer
+from gateway.routes.asked import Asked
 from gateway.routes.collect import collect
-from gateway.routes.dependencies import RegistryDependency, SettingsDependency, TelemetryDependency
-from gateway.routes.reply import JsonReply, model_or_only, observed, read_body, tenant_of
+from gateway.routes.door import Endpoint
+from gateway.routing.deployment import Deployment
 from gateway.schema.chat import ChatRequest
 from gateway.schema.parameters import CHAT
-from gateway.sse import EventStream
-from gateway.telemetry.observation import Observation
 from gateway.translate.body import Body
 from gateway.translate.chat import to_request, to_response
 from gateway.translate.chat_chunks import ChatChunks
+from gateway.translate.ending import OpenAiEnding
 from gateway.translate.generation import wants_usage
 from gateway.translate.stamp import new_stamp
 
 _BODY = Body(ChatRequest, CHAT)
 
 
-@post("/v1/chat/completions", status_code=200)
-async def create_chat_completion(
-    request: Request[Any, Any, Any],
-    registry: RegistryDependency,
-    telemetry: TelemetryDependency,
-    settings: SettingsDependency,
-) -> ASGIApp:
-    """Answer a conversation, at once or as a stream of events."""
-    body = await read_body(request, _BODY)
-    model = await model_or_only(body.model, registry, "chat")
-    stamp = new_stamp("chatcmpl", model)
-    asked = to_request(body, request_id=stamp.id, model=model, tenant=tenant_of(request))
-    backend = registry.resolve(model)
+class _ChatHere:
+    """A conversation that is answered here, at once or as a stream of events."""
 
-    def begin() -> Observation:
-        return telemetry.begin("chat", model, bool(body.stream))
+    def __init__(self, asked: Asked) -> None:
+        call = asked.call
+        self._body = _BODY.decode(asked.body)
+        self._call = call
+        self._stamp = new_stamp("chatcmpl", call.model)
+        tenant = call.identity.tenant
+        self._request = to_request(self._body, request_id=self._stamp.id, model=call.model, tenant=tenant)
 
-    if body.stream:
-        chunks = ChatChunks(stamp, asked.n, include_usage=wants_usage(body))
-        interval_s = settings.ping_interval_s
-        return EventStream(backend.generate(asked), chunks, begin, ping_interval_s=interval_s, prompt_param="messages")
+    async def open(self, deployment: Deployment) -> Answer:
+        """Start to answer."""
+        request = msgspec.structs.replace(self._request, model=deployment.name)
+        deltas = deployment.backend.generate(request)
+        if self._body.stream:
+            chunks = ChatChunks(self._stamp, request.n, include_usage=wants_usage(self._body))
+            return await StreamedAnswer(deltas, chunks).begin()
+        answer = await collect(deltas, request.n, self._call.on_tokens)
+        body = to_response(answer, self._stamp, logprobs=request.logprobs is not None)
+        return WholeAnswer(body, answer.usage, answer.finish_of(0))
 
-    async def work(observation: Observation) -> bytes:
-        answer = await collect(backend.generate(asked), asked.n, observation)
-        return to_response(answer, stamp, logprobs=asked.logprobs is not None)
 
-    return JsonReply(await observed(request, begin, work, prompt_param="messages"))
+CHAT_COMPLETIONS = Endpoint("chat", "/v1/chat/completions", "chat", "messages", OpenAiEnding(), _ChatHere)

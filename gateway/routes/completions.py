@@ -1,52 +1,47 @@
 """POST /v1/completions (legacy)."""
 
-from typing import Any
+import msgspec
 
-from litestar import Request, post
-from litestar.types import ASGIApp
-
+from gateway.dispatch.answer import Answer, StreamedAnswer, WholeAnswer
+from gateway.routes.asked import Asked
 from gateway.routes.collect import collect
-from gateway.routes.dependencies import RegistryDependency, SettingsDependency, TelemetryDependency
+from gateway.routes.door import Endpoint
 from gateway.routes.fan_out import generate_all
-from gateway.routes.reply import JsonReply, model_or_only, observed, read_body, tenant_of
+from gateway.routing.deployment import Deployment
 from gateway.schema.completions import CompletionRequest
 from gateway.schema.parameters import COMPLETIONS
-from gateway.sse import EventStream
-from gateway.telemetry.observation import Observation
 from gateway.translate.body import Body
 from gateway.translate.completion_chunks import CompletionChunks
 from gateway.translate.completions import to_requests, to_response
+from gateway.translate.ending import OpenAiEnding
 from gateway.translate.generation import wants_usage
 from gateway.translate.stamp import new_stamp
 
 _BODY = Body(CompletionRequest, COMPLETIONS)
 
 
-@post("/v1/completions", status_code=200)
-async def create_completion(
-    request: Request[Any, Any, Any],
-    registry: RegistryDependency,
-    telemetry: TelemetryDependency,
-    settings: SettingsDependency,
-) -> ASGIApp:
-    """Continue one or more raw prompts, at once or as a stream of events."""
-    body = await read_body(request, _BODY)
-    model = await model_or_only(body.model, registry, "completion")
-    stamp = new_stamp("cmpl", model)
-    asked = to_requests(body, request_id=stamp.id, model=model, tenant=tenant_of(request))
-    backend = registry.resolve(model)
-    size = len(asked) * asked[0].n
+class _CompletionHere:
+    """One or more raw prompts that are continued here, at once or as a stream of events."""
 
-    def begin() -> Observation:
-        return telemetry.begin("completions", model, bool(body.stream))
+    def __init__(self, asked: Asked) -> None:
+        call = asked.call
+        self._body = _BODY.decode(asked.body)
+        self._call = call
+        self._stamp = new_stamp("cmpl", call.model)
+        tenant = call.identity.tenant
+        self._requests = to_requests(self._body, request_id=self._stamp.id, model=call.model, tenant=tenant)
 
-    if body.stream:
-        chunks = CompletionChunks(stamp, size, include_usage=wants_usage(body), logprobs=body.logprobs)
-        source = generate_all(backend.generate, asked)
-        return EventStream(source, chunks, begin, ping_interval_s=settings.ping_interval_s, prompt_param="prompt")
+    async def open(self, deployment: Deployment) -> Answer:
+        """Start to answer."""
+        requests = [msgspec.structs.replace(request, model=deployment.name) for request in self._requests]
+        size = len(requests) * requests[0].n
+        deltas = generate_all(deployment.backend.generate, requests)
+        logprobs = self._body.logprobs
+        if self._body.stream:
+            chunks = CompletionChunks(self._stamp, size, include_usage=wants_usage(self._body), logprobs=logprobs)
+            return await StreamedAnswer(deltas, chunks).begin()
+        answer = await collect(deltas, size, self._call.on_tokens)
+        return WholeAnswer(to_response(answer, self._stamp, logprobs=logprobs), answer.usage, answer.finish_of(0))
 
-    async def work(observation: Observation) -> bytes:
-        answer = await collect(generate_all(backend.generate, asked), size, observation)
-        return to_response(answer, stamp, logprobs=body.logprobs)
 
-    return JsonReply(await observed(request, begin, work, prompt_param="prompt"))
+LEGACY_COMPLETIONS = Endpoint("completions", "/v1/completions", "completion", "prompt", OpenAiEnding(), _CompletionHere)

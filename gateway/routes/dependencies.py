@@ -3,10 +3,6 @@
 from litestar.di import NamedDependency
 from litestar.params import SkipValidation
 
-from gateway.config import ServerConfig
-from gateway.registry import Registry
-from gateway.telemetry.telemetry import Telemetry
+from gateway.dispatch.catalog import Catalog
 
-RegistryDependency = NamedDependency[SkipValidation[Registry]]
-TelemetryDependency = NamedDependency[SkipValidation[Telemetry]]
-SettingsDependency = NamedDependency[SkipValidation[ServerConfig]]
+CatalogDependency = NamedDependency[SkipValidation[Catalog]]

@@ -1,38 +1,36 @@
 """POST /v1/embeddings."""
 
-from typing import Any
 from uuid import uuid4
 
-from litestar import Request, post
-from litestar.types import ASGIApp
+import msgspec
 
-from gateway.routes.dependencies import RegistryDependency, TelemetryDependency
-from gateway.routes.reply import JsonReply, model_or_only, observed, read_body, tenant_of
+from gateway.dispatch.answer import Answer, WholeAnswer
+from gateway.routes.asked import Asked
+from gateway.routes.door import Endpoint
+from gateway.routing.deployment import Deployment
 from gateway.schema.embeddings import EmbeddingRequest
 from gateway.schema.parameters import EMBEDDINGS
-from gateway.telemetry.observation import Observation
 from gateway.translate.body import Body
 from gateway.translate.embeddings import to_request, to_response
+from gateway.translate.ending import OpenAiEnding
 
 _BODY = Body(EmbeddingRequest, EMBEDDINGS)
 
 
-@post("/v1/embeddings", status_code=200)
-async def create_embedding(
-    request: Request[Any, Any, Any], registry: RegistryDependency, telemetry: TelemetryDependency
-) -> ASGIApp:
-    """Turn texts or token ids into vectors."""
-    body = await read_body(request, _BODY)
-    model = await model_or_only(body.model, registry, "embedding")
-    asked = to_request(body, request_id=f"embd-{uuid4().hex}", model=model, tenant=tenant_of(request))
-    backend = registry.resolve(model)
+class _EmbeddingHere:
+    """Texts or token ids that are turned into vectors here."""
 
-    async def work(observation: Observation) -> bytes:
-        embeddings = await backend.embed(asked)
-        observation.finish(embeddings.usage)
-        return to_response(embeddings, model=model, as_base64=body.encoding_format == "base64")
+    def __init__(self, asked: Asked) -> None:
+        call = asked.call
+        self._body = _BODY.decode(asked.body)
+        self._model = call.model
+        self._request = to_request(self._body, request_id=f"embd-{uuid4().hex}", model=call.model, tenant=call.identity.tenant)
 
-    def begin() -> Observation:
-        return telemetry.begin("embeddings", model, stream=False)
+    async def open(self, deployment: Deployment) -> Answer:
+        """Compute them."""
+        embeddings = await deployment.backend.embed(msgspec.structs.replace(self._request, model=deployment.name))
+        as_base64 = self._body.encoding_format == "base64"
+        return WholeAnswer(to_response(embeddings, model=self._model, as_base64=as_base64), embeddings.usage)
 
-    return JsonReply(await observed(request, begin, work, prompt_param="input"))
+
+EMBEDDINGS_ENDPOINT = Endpoint("embeddings", "/v1/embeddings", "embedding", "input", OpenAiEnding(), _EmbeddingHere)

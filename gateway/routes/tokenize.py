@@ -5,10 +5,10 @@ from typing import Any
 from litestar import Request, post
 from litestar.types import ASGIApp
 
-from gateway.disconnect import run_until_disconnect
-from gateway.registry import Registry
-from gateway.routes.dependencies import RegistryDependency
-from gateway.routes.reply import JsonReply, model_or_only, read_body
+from gateway.disconnect import until_gone
+from gateway.response import JsonReply
+from gateway.routes.dependencies import CatalogDependency
+from gateway.routes.reply import identity_of, read_body, settle_model
 from gateway.schema.tokenize import DetokenizeBody, TokenizeBody
 from gateway.translate.body import Body
 from gateway.translate.tokenize import to_request, to_response, to_text_response
@@ -18,26 +18,21 @@ _DETOKENIZE = Body(DetokenizeBody)
 
 
 @post(["/tokenize", "/v1/tokenize"], status_code=200)
-async def tokenize(request: Request[Any, Any, Any], registry: RegistryDependency) -> ASGIApp:
+async def tokenize(request: Request[Any, Any, Any], catalog: CatalogDependency) -> ASGIApp:
     """Turn a text or a conversation into token ids."""
     body = await read_body(request, _TOKENIZE)
-    model = await model_or_only(body.model, registry, "completion")
-    asked = to_request(body, model=model)
-    backend = registry.resolve(model)
-    tokens = await run_until_disconnect(request.receive, backend.tokenize(asked))
-    return JsonReply(to_response(tokens, body, context_length=await _context_length(registry, model)))
+    model = await settle_model(body.model, catalog, "completion", identity_of(request))
+    name, backend = catalog.backend(model)
+    tokens = await until_gone(request.scope, request.receive, backend.tokenize(to_request(body, model=name)))
+    lengths = {card.id: card.context_length for card in await backend.models()}
+    return JsonReply(to_response(tokens, body, context_length=lengths.get(name)))
 
 
 @post(["/detokenize", "/v1/detokenize"], status_code=200)
-async def detokenize(request: Request[Any, Any, Any], registry: RegistryDependency) -> ASGIApp:
+async def detokenize(request: Request[Any, Any, Any], catalog: CatalogDependency) -> ASGIApp:
     """Turn token ids into text."""
     body = await read_body(request, _DETOKENIZE)
-    model = await model_or_only(body.model, registry, "completion")
-    backend = registry.resolve(model)
-    return JsonReply(
-        to_text_response(await run_until_disconnect(request.receive, backend.detokenize(model, tuple(body.tokens))))
-    )
-
-
-async def _context_length(registry: Registry, model: str) -> int | None:
-    return next((card.context_length for card in await registry.cards() if card.id == model), None)
+    model = await settle_model(body.model, catalog, "completion", identity_of(request))
+    name, backend = catalog.backend(model)
+    text = await until_gone(request.scope, request.receive, backend.detokenize(name, tuple(body.tokens)))
+    return JsonReply(to_text_response(text))

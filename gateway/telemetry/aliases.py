@@ -4,16 +4,15 @@ Gateway API inference extension, llm-d, production-stack and many autoscalers sc
 where they expect a vLLM. Values are those of our own families, summed over endpoints; nothing is counted twice.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from backends.types import Health
 from gateway.telemetry.engine import EngineCollector
-from gateway.telemetry.families import Families
+from gateway.telemetry.families import Series
+from gateway.telemetry.figures import Amounts, Key, Times, add, counter, histogram
 
 _LABEL = ("model_name",)
 
@@ -21,12 +20,30 @@ _LABEL = ("model_name",)
 class VllmAliases(Collector):
     """Re-exports our families as `vllm:*`."""
 
-    def __init__(self, families: Families, engine: EngineCollector) -> None:
-        self._families = families
+    def __init__(self, series: Mapping[tuple[str, str], Series], engine: EngineCollector) -> None:
+        self._series = series
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
         """Yield the aliases."""
+        yield from self._of_engines()
+        prompt: Amounts = {}
+        generated: Amounts = {}
+        finishes: Amounts = {}
+        for one in self._series.values():
+            model = one.labels[1]
+            add(prompt, (model,), one.prompt_tokens)
+            add(generated, (model,), one.generation_tokens)
+            for reason, count in one.finishes.items():
+                add(finishes, (model, reason), count)
+        yield counter("vllm:prompt_tokens", "Prompt tokens of ended requests.", _LABEL, prompt)
+        yield counter("vllm:generation_tokens", "Generated tokens.", _LABEL, generated)
+        yield counter("vllm:request_success", "Successful requests.", (*_LABEL, "finished_reason"), finishes)
+        yield self._histogram("vllm:time_to_first_token_seconds", "To the first token.", "first_token")
+        yield self._histogram("vllm:inter_token_latency_seconds", "Between tokens.", "inter_token")
+        yield self._histogram("vllm:e2e_request_latency_seconds", "To the end of the request.", "duration")
+
+    def _of_engines(self) -> Iterator[Metric]:
         running = GaugeMetricFamily("vllm:num_requests_running", "Requests that hold a slot.", labels=_LABEL)
         waiting = GaugeMetricFamily("vllm:num_requests_waiting", "Requests that wait for a slot.", labels=_LABEL)
         usage = GaugeMetricFamily("vllm:kv_cache_usage_perc", "Used share of the KV cache, 0 to 1.", labels=_LABEL)
@@ -44,13 +61,13 @@ class VllmAliases(Collector):
                 hits.add_metric((model,), health.counters["prefix_cache_hit_tokens_total"])
                 queries.add_metric((model,), health.counters.get("prompt_tokens_total", 0.0))
         yield from (running, waiting, usage, queries, hits)
-        families = self._families
-        yield _counter("vllm:prompt_tokens", families.prompt_tokens)
-        yield _counter("vllm:generation_tokens", families.generation_tokens)
-        yield _counter("vllm:request_success", families.finishes, "reason", "finished_reason")
-        yield _histogram("vllm:time_to_first_token_seconds", families.first_token)
-        yield _histogram("vllm:inter_token_latency_seconds", families.inter_token)
-        yield _histogram("vllm:e2e_request_latency_seconds", families.duration)
+
+    def _histogram(self, name: str, text: str, field: str) -> Metric:
+        sums: dict[Key, Times] = {}
+        for one in self._series.values():
+            times: Times = getattr(one, field)
+            sums.setdefault((one.labels[1],), Times(times.bounds)).merge(times)
+        return histogram(name, text, _LABEL, sums.items())
 
 
 def _kv_share(health: Health) -> float | None:
@@ -59,29 +76,3 @@ def _kv_share(health: Health) -> float | None:
     if total and "kv_cells_used" in health.gauges:
         return min(1.0, health.gauges["kv_cells_used"] / total)
     return health.gauges.get("kv_cache_usage")
-
-
-def _counter(name: str, source: Counter, label: str | None = None, renamed: str | None = None) -> Metric:
-    sums: defaultdict[tuple[str, ...], float] = defaultdict(float)
-    for metric in source.collect():
-        for sample in metric.samples:
-            if sample.name.endswith("_total"):
-                labels = [sample.labels[name] for name in ("model", label) if name]
-                sums[tuple(labels)] += sample.value
-    family = CounterMetricFamily(name, metric.documentation, labels=(*_LABEL, renamed) if renamed else _LABEL)
-    for key, value in sums.items():
-        family.add_metric(key, value)
-    return family
-
-
-def _histogram(name: str, source: Histogram) -> Metric:
-    (ours,) = source.collect()
-    family = Metric(name, ours.documentation, "histogram")
-    sums: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    for sample in ours.samples:
-        suffix = sample.name.removeprefix(ours.name)
-        if suffix != "_created":
-            sums[sample.labels["model"], suffix, sample.labels.get("le", "")] += sample.value
-    for (model, suffix, le), value in sums.items():
-        family.add_sample(name + suffix, {"model_name": model} | ({"le": le} if le else {}), value)
-    return family

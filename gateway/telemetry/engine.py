@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from backends.types import Health, ModelState
-from gateway.telemetry.families import PREFIX
+from gateway.telemetry.figures import PREFIX
 
 _STATES: tuple[str, ...] = get_args(ModelState)
 _FIGURE_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,99}")

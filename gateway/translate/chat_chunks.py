@@ -7,6 +7,7 @@ of openai-python and openai-node (`.stream()`), which fail on a repeated role, a
 
 from backends.types import Delta, ToolCallDelta
 from gateway.translate.chunk_frame import ChunkFrame, encode
+from gateway.translate.ending import OpenAiEnding
 from gateway.translate.logprobs import to_chat_logprobs
 from gateway.translate.stamp import Stamp
 
@@ -14,7 +15,7 @@ _ROLE = b'"delta":{"role":"assistant","content":"","refusal":null},"logprobs":nu
 _OPEN_END = b'},"logprobs":null,"finish_reason":null}'
 
 
-class ChatChunks:
+class ChatChunks(OpenAiEnding):
     """Encodes one stream; remembers which choices have had their role."""
 
     def __init__(self, stamp: Stamp, size: int, *, include_usage: bool) -> None:
@@ -22,10 +23,6 @@ class ChatChunks:
         self._content_heads = [head + b'"delta":{"content":' for head in self._frame.heads]
         self._content_tail = _OPEN_END + self._frame.tail
         self._unopened = set(range(size))
-
-    def opening(self) -> bytes:
-        """The role chunks of all choices, for a stream that must begin before its first token."""
-        return b"".join(self._role(index) for index in sorted(self._unopened))
 
     def encode(self, delta: Delta) -> bytes:
         """The events of one delta; empty when it shows nothing."""

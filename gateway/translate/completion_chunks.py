@@ -2,20 +2,17 @@
 
 from backends.types import Delta
 from gateway.translate.chunk_frame import ChunkFrame, encode
+from gateway.translate.ending import OpenAiEnding
 from gateway.translate.logprobs import LegacyLogprobs
 from gateway.translate.stamp import Stamp
 
 
-class CompletionChunks:
+class CompletionChunks(OpenAiEnding):
     """Encodes one stream; keeps the text offsets of each choice."""
 
     def __init__(self, stamp: Stamp, size: int, *, include_usage: bool, logprobs: int | None) -> None:
         self._frame = ChunkFrame(stamp, "text_completion", size, include_usage=include_usage)
         self._logprobs = None if logprobs is None else [LegacyLogprobs(logprobs) for _ in range(size)]
-
-    def opening(self) -> bytes:
-        """Nothing: the first chunk of a completion is like any other."""
-        return b""
 
     def encode(self, delta: Delta) -> bytes:
         """The events of one delta; empty when it shows nothing."""

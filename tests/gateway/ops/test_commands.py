@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FAKE = '[models.fake]\nengine = "fake"\n'
 
 
-COMMANDS = ("serve", "check-config", "models", "chat", "doctor")
+COMMANDS = ("serve", "check-config", "models", "chat", "keys", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

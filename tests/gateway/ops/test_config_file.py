@@ -108,8 +108,8 @@ def test_environment_is_read_by_the_type_of_the_field(tmp_path):
         ("BATON_SERVER__CORS_ORIGINS", "[", "BATON_SERVER__CORS_ORIGINS"),
         ("BATON_MODELS__OTHER__SLOTS", "1", "OTHER"),
         ("BATON_MODELS__FAKE__SLOTZ", "1", 'did you mean "slots"'),
-        ("BATON_SEVER__PORT", "1", "must read BATON_SERVER__KEY"),
-        ("BATON_SERVER__A__B", "1", "must read BATON_SERVER__KEY"),
+        ("BATON_SEVER__PORT", "1", "must read BATON_SECTION__KEY"),
+        ("BATON_SERVER__A__B", "1", "must read BATON_SECTION__KEY"),
     ],
 )
 def test_environment_that_names_nothing_is_an_error(tmp_path, variable, value, part):

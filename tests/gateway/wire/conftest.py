@@ -16,7 +16,9 @@ from backends.fake_script import FakeCall, FakeReply
 from backends.protocol import Backend
 from gateway.app import create_app
 from gateway.config import ServerConfig, Settings
+from gateway.http_protocol import BoundedHttp
 from gateway.services import Services
+from gateway.store.config import MEMORY, StoreConfig
 
 T = TypeVar("T")
 
@@ -49,10 +51,11 @@ class Gateway:
     def __init__(self, backends: dict[str, Backend], *, ping_interval_s: float = 15.0) -> None:
         self.backends = backends
         self._socket = socket.create_server(("127.0.0.1", 0))
-        services = Services(Settings(server=ServerConfig(ping_interval_s=ping_interval_s), models={}), backends, {})
+        settings = Settings(server=ServerConfig(ping_interval_s=ping_interval_s), models={}, store=StoreConfig(path=MEMORY))
+        self.services = services = Services(settings, backends, {})
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        config = uvicorn.Config(create_app(services), http="httptools", loop="uvloop", log_config=None, lifespan="off")
+        config = uvicorn.Config(create_app(services), http=BoundedHttp, loop="uvloop", log_config=None, lifespan="off")
         self._server = uvicorn.Server(config)
         self._server.capture_signals = lambda: _nothing()  # type: ignore[method-assign]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,10 +79,10 @@ class Gateway:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
+        await self.services.start()
         asyncio.get_running_loop().call_soon(self._ready.set)
         await self._server.serve([self._socket])
-        for backend in self.backends.values():
-            await backend.close()
+        await self.services.close()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the server's loop."""

@@ -1,0 +1,1 @@
+"""Models behind somebody else's OpenAI-compatible server, reached over HTTP."""

@@ -1,0 +1,1 @@
+"""Which deployment answers a request, and who answers when that one cannot."""

@@ -1,0 +1,1 @@
+"""State that outlives the process: one SQLite file, and Redis where several gateways share it."""
