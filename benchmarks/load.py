@@ -6,11 +6,13 @@
     python -m benchmarks.load http://127.0.0.1:8000 --model NAME -c 4 -n 16 --stream --prompt-words 100
 
 Latencies are in milliseconds: `ttft_ms` from sending to the first piece of content, `itl_ms` between pieces, `e2e_ms` of whole
-requests. `tok_s` counts output tokens as `usage` reports them.
+requests. `tok_s` counts output tokens as `usage` reports them. `cpu_us` is the processor time per request of the generator itself,
+in microseconds: what it takes, the server beside it does not get. Answers are read after the clock has stopped.
 """
 
 import argparse
 import asyncio
+import gc
 import random
 import sys
 import time
@@ -18,8 +20,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+import uvloop
 
-from benchmarks.wire import Answer, Connection
+from benchmarks.answers import Answer, read_answer
+from benchmarks.wire import Connection, Reply, Target
 
 WORDS = (
     "the",
@@ -81,21 +85,33 @@ async def measure(url: str, workload: Workload, key: str = "none", timeout_s: fl
     Raises:
         ValueError: `url` is not on this machine.
     """
-    target = urlsplit(url)
-    if target.hostname not in ("127.0.0.1", "localhost", "::1"):
-        raise ValueError(f"{url} is not on this machine")
-    path = target.path if target.path.endswith("/completions") else target.path.rstrip("/") + "/v1/chat/completions"
-    bodies = iter([workload.body(number) for number in range(workload.requests)])
-    answers: list[Answer] = []
+    target = target_of(url, key)
+    requests = iter([target.post(msgspec.json.encode(workload.body(number))) for number in range(workload.requests)])
+    replies: list[Reply] = []
 
     async def user() -> None:
-        connection = Connection(str(target.hostname), target.port or 80, path, key)
-        answers.extend([await connection.ask(body, timeout_s) for body in bodies])
+        connection = Connection(target)
+        replies.extend([await connection.ask(request, timeout_s) for request in requests])
         connection.close()
 
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     await asyncio.gather(*(user() for _ in range(workload.users)))
-    return summary(answers, workload.users, time.perf_counter() - began)
+    wall_s, worked_s = time.perf_counter() - began, time.process_time() - worked
+    figures = summary([read_answer(reply, workload.stream) for reply in replies], workload.users, wall_s)
+    return figures | {"cpu_us": round(1e6 * worked_s / max(1, len(replies)), 1)}
+
+
+def target_of(url: str, key: str) -> Target:
+    """Find the chat endpoint of a server.
+
+    Raises:
+        ValueError: `url` is not on this machine.
+    """
+    parts = urlsplit(url)
+    if parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise ValueError(f"{url} is not on this machine")
+    path = parts.path if parts.path.endswith("/completions") else parts.path.rstrip("/") + "/v1/chat/completions"
+    return Target(host=parts.hostname, port=parts.port or 80, path=path, key=key)
 
 
 def summary(answers: list[Answer], users: int, wall_s: float) -> dict[str, Any]:
@@ -149,7 +165,8 @@ def main() -> None:
     options = vars(parser.parse_args())
     url, key, timeout_s, seed = (options.pop(name) for name in ("url", "api_key", "timeout_s", "seed"))
     workload = Workload(**options, salt=seed or str(time.time_ns()))
-    figures = asyncio.run(measure(url, workload, key, timeout_s))
+    gc.disable()  # it would walk all the answers that are kept, again and again
+    figures = uvloop.run(measure(url, workload, key, timeout_s))
     print(msgspec.json.encode(figures).decode())
     sys.exit(1 if figures["errors"] else 0)
 

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +24,7 @@ READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 SLOTS = 8
 CONTEXT = 16384  # tokens, for all slots together
+BATON = (str(Path(sys.executable).with_name("baton")),)
 
 
 class BenchmarkError(Exception):
@@ -36,6 +37,12 @@ class Running(Struct, frozen=True, kw_only=True):
     url: str
     process: psutil.Process
     ready_s: float
+    key: str = ""
+
+    def cpu_s(self) -> float:
+        """Add up the processor time of the process and the children it has now, in seconds, to the system's tick (10 ms)."""
+        times = [process.cpu_times() for process in (self.process, *self.process.children(recursive=True))]
+        return float(sum(time.user + time.system for time in times))
 
     def rss_mb(self) -> float:
         """Measure the resident memory of the process itself, without its children, in megabytes of 10^6 bytes."""
@@ -43,7 +50,7 @@ class Running(Struct, frozen=True, kw_only=True):
 
     def counter(self, name: str) -> float | None:
         """Read a counter of `/metrics`, summed over its labels; None when there is none of that name."""
-        families = text_string_to_metric_families(_get(f"{self.url}/metrics", 10.0).decode())
+        families = text_string_to_metric_families(_get(f"{self.url}/metrics", 10.0, self.key).decode())
         values = [sample.value for family in families for sample in family.samples if sample.name == name]
         return sum(values) if values else None
 
@@ -63,33 +70,49 @@ def baton(model: Path, threads: int, folder: Path) -> Iterator[Running]:
     config = folder / "baton.toml"
     engine = f'path = "{model.resolve()}"\nthreads = {threads}\nslots = {SLOTS}\ncontext = {CONTEXT}\n'
     config.write_text(f'[server]\nlog_level = "warning"\n\n[models.bench]\n{engine}', encoding="utf-8")
-    port = _free_port()
-    command = [str(Path(sys.executable).with_name("baton")), "serve", "--config", str(config), "--port", str(port)]
-    with _running(command, f"http://127.0.0.1:{port}", "/health/ready", folder / "baton.log") as running:
-        yield running
+    port = free_port()
+    command = [*BATON, "serve", "--config", str(config), "--port", str(port)]
+    with running(command, f"http://127.0.0.1:{port}", "/health/ready", folder / "baton.log") as server:
+        yield server
 
 
 @contextlib.contextmanager
 def llama_server(binary: Path, model: Path, threads: int, folder: Path) -> Iterator[Running]:
     """Run llama-server as its documentation says for several users; its log is written to `folder`."""
-    port = _free_port()
+    port = free_port()
     command = [str(binary), "-m", str(model), "-t", str(threads), "-np", str(SLOTS), "-c", str(CONTEXT)]
     command += ["--host", "127.0.0.1", "--port", str(port)]
-    with _running(command, f"http://127.0.0.1:{port}", "/health", folder / "llama-server.log") as running:
-        yield running
+    with running(command, f"http://127.0.0.1:{port}", "/health", folder / "llama-server.log") as server:
+        yield server
 
 
 @contextlib.contextmanager
-def _running(command: list[str], url: str, health: str, log: Path) -> Iterator[Running]:
+def running(
+    command: list[str], url: str, health: str, log: Path, *, key: str = "", env: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Run a server from its start until its path `health` answers, and end it with all it started afterwards.
+
+    Args:
+        log: its output is appended to this file.
+        key: an API key that it accepts.
+        env: added to the environment.
+    Raises:
+        BenchmarkError: it ended, or was not ready after 120 s; with the end of its output.
+    """
     began = time.perf_counter()
     with log.open("ab") as output:
         # Its own session, so that ending the group ends the engine processes as well.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **(env or {})},
         )
     try:
         _wait_until_ready(process, url + health, log)
-        yield Running(url=url, process=psutil.Process(process.pid), ready_s=time.perf_counter() - began)
+        yield Running(url=url, process=psutil.Process(process.pid), ready_s=time.perf_counter() - began, key=key)
     finally:
         _stop(process)
 
@@ -114,13 +137,15 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _get(url: str, timeout_s: float) -> bytes:
-    with urllib.request.urlopen(url, timeout=timeout_s) as response:
+def _get(url: str, timeout_s: float, key: str = "") -> bytes:
+    request = urllib.request.Request(url, headers={"authorization": f"Bearer {key}"} if key else {})
+    with urllib.request.urlopen(request, timeout=timeout_s) as response:
         body: bytes = response.read()
         return body
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Find a port of the loopback address that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,158 +1,156 @@
-"""One kept-alive HTTP/1.1 connection that notes when content arrives.
+"""One kept-alive HTTP/1.1 connection that notes when which bytes of an answer arrived, and looks no further.
 
-Raw asyncio streams, so that no client library stands in the measured path. Understands what OpenAI-compatible servers send:
-bodies with a length, chunked or ended by close, and server-sent events. Knows nothing about load or statistics.
-Source: RFC 9112 (message framing); WHATWG HTML, section 9.2 (event streams).
+A generator shares the machine with what it measures, so while the clock runs nothing is decoded: the framing is parsed in C,
+and what the bytes mean is read afterwards (`benchmarks.answers`). Knows nothing about load or statistics.
+Source: RFC 9112 (message framing).
 """
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Any
+from typing import cast
 
-import msgspec
+import httptools
+from msgspec import Struct, field
 
-_HEAD = (
+_POST = (
     "POST {path} HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-type: application/json\r\n"
     "authorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n"
 )
-_READ_BYTES = 65536
 
 
-class Answer(msgspec.Struct):
-    """What came back for one request. `arrivals` are the seconds since sending at which pieces of content arrived."""
+class Target(Struct, frozen=True, kw_only=True):
+    """Where requests go, and with which API key."""
+
+    host: str
+    port: int
+    path: str
+    key: str
+
+    def post(self, body: bytes) -> bytes:
+        """Write a request with a JSON body as it goes over the wire."""
+        fields = {"path": self.path, "host": self.host, "port": self.port, "key": self.key, "length": len(body)}
+        return _POST.format(**fields).encode() + body
+
+    def get(self) -> bytes:
+        """Write a request without a body as it goes over the wire."""
+        return f"GET {self.path} HTTP/1.1\r\nhost: {self.host}:{self.port}\r\nauthorization: Bearer {self.key}\r\n\r\n".encode()
+
+
+class Reply(Struct):
+    """What came back for one request. Times are in seconds since sending; `status` 0 with an `error` means no whole answer."""
 
     status: int = 0
-    arrivals: list[float] = []
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
     e2e_s: float = 0.0
-    tokens: int = 0
-    cached_tokens: int = 0
     error: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the request was answered as it should be."""
-        return self.status == 200 and not self.error
 
 
 class Connection:
     """A connection to one server; opened when it is first needed, and again after the server closed it."""
 
-    def __init__(self, host: str, port: int, path: str, key: str) -> None:
-        self._host, self._port, self._path, self._key = host, port, path, key
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._wire: _Wire | None = None
 
     def close(self) -> None:
         """Close it, in whatever state it is."""
-        if self._streams:
-            self._streams[1].close()
-        self._streams = None
+        if self._wire:
+            self._wire.transport.abort()
+        self._wire = None
 
-    async def ask(self, body: dict[str, Any], timeout_s: float) -> Answer:
-        """Send one request and read its whole answer. Never raises for what the server does: that is in `Answer.error`."""
-        answer = Answer()
+    async def ask(self, request: bytes, timeout_s: float) -> Reply:
+        """Send one request and take its whole answer. Never raises for what the server does: that is in `Reply.error`."""
         began = time.perf_counter()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._exchange(msgspec.json.encode(body), bool(body.get("stream")), answer, began)
-        except (OSError, EOFError, ValueError, TimeoutError, msgspec.MsgspecError) as error:
-            answer.error = repr(error)[:200]
+                return await self._exchange(request)
+        except (OSError, EOFError, ValueError, TimeoutError) as error:
             self.close()
-        answer.e2e_s = time.perf_counter() - began
-        return answer
+            return Reply(e2e_s=time.perf_counter() - began, error=repr(error)[:200])
 
-    async def _exchange(self, data: bytes, stream: bool, answer: Answer, began: float) -> None:
-        fields = {"path": self._path, "host": self._host, "port": self._port, "key": self._key, "length": len(data)}
-        reader, first = await self._send(_HEAD.format(**fields).encode() + data)
-        answer.status = int(first.split()[1])
-        length, chunked, close = await _framing(reader)
-        async with aclosing(_pieces(reader, length, chunked)) as pieces:
-            if stream and answer.status == 200:
-                await _read_events(pieces, answer, began)
-            else:
-                whole = b"".join([piece async for piece in pieces])
-                _read_body(whole, answer, time.perf_counter() - began)
-        if close or (length is None and not chunked):
+    async def _exchange(self, request: bytes) -> Reply:
+        began = time.perf_counter()
+        kept = self._wire is not None and not self._wire.lost
+        if self._wire is None or not kept:
+            address = self._target.host, self._target.port
+            _, self._wire = await asyncio.get_running_loop().create_connection(_Wire, *address)
+        try:
+            reply = await self._wire.send(request, began)
+        except ConnectionResetError:
+            if not kept:
+                raise EOFError("the server closed the connection without an answer") from None
+            self.close()  # a server may close an idle connection whenever it likes
+            return await self._exchange(request)
+        if not self._wire.keep_alive:
             self.close()
-
-    async def _send(self, request: bytes) -> tuple[asyncio.StreamReader, bytes]:
-        kept = self._streams is not None
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._host, self._port)
-        reader, writer = self._streams
-        writer.write(request)
-        if first := await reader.readline():
-            return reader, first
-        self.close()
-        if kept:  # the server may close an idle connection whenever it likes
-            return await self._send(request)
-        raise EOFError("the server closed the connection without an answer")
+        return reply
 
 
-async def _framing(reader: asyncio.StreamReader) -> tuple[int | None, bool, bool]:
-    length, chunked, close = None, False, False
-    while (line := (await reader.readline()).lower().strip()) != b"":
-        name, _, value = line.partition(b":")
-        if name == b"content-length":
-            length = int(value)
-        chunked |= name == b"transfer-encoding" and b"chunked" in value
-        close |= name == b"connection" and b"close" in value
-    return length, chunked, close
+class _Wire(asyncio.Protocol):
+    """The connection as the event loop sees it; also what the parser calls back."""
 
+    transport: asyncio.Transport
 
-async def _pieces(reader: asyncio.StreamReader, length: int | None, chunked: bool) -> AsyncGenerator[bytes]:
-    if chunked:
-        while size := int((await reader.readline()).split(b";")[0], 16):
-            yield await reader.readexactly(size)
-            await reader.readline()
-        await reader.readline()
-        return
-    left = length
-    while left is None or left > 0:
-        piece = await reader.read(_READ_BYTES if left is None else min(_READ_BYTES, left))
-        if not piece:
-            if left:
-                raise EOFError(f"the answer ended {left} bytes early")
-            return
-        left = None if left is None else left - len(piece)
-        yield piece
+    def __init__(self) -> None:
+        self.lost = False
+        self.keep_alive = True
+        self._done: asyncio.Future[Reply] | None = None
 
+    def send(self, request: bytes, began: float) -> asyncio.Future[Reply]:
+        """Send a request; the future brings its reply, or `ConnectionResetError` when not one byte came back."""
+        self._began, self._now = began, 0.0
+        self._framed = False
+        self._reply = Reply()
+        self._parser = httptools.HttpResponseParser(self)
+        self._done = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return self._done
 
-async def _read_events(pieces: AsyncGenerator[bytes], answer: Answer, began: float) -> None:
-    rest, done = b"", False
-    async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            if not line.startswith(b"data:"):
-                continue
-            payload = line[5:].strip()
-            done |= payload == b"[DONE]"
-            if payload != b"[DONE]":
-                _read_chunk(msgspec.json.decode(payload), answer, began)
-    if not done and not answer.error:
-        answer.error = "the stream ended without [DONE]"
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember where requests go."""
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
 
+    def data_received(self, data: bytes) -> None:
+        """Note the time, then let the parser cut the bytes."""
+        self._now = time.perf_counter() - self._began
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(ValueError(f"this is no HTTP: {error}"))
 
-def _read_chunk(chunk: dict[str, Any], answer: Answer, began: float) -> None:
-    if "error" in chunk:
-        answer.error = str(chunk["error"])[:200]
-    for choice in chunk.get("choices") or ():
-        if (choice.get("delta") or {}).get("content") or choice.get("text"):
-            answer.arrivals.append(time.perf_counter() - began)
-    answer.tokens = max(answer.tokens, len(answer.arrivals))
-    _read_usage(chunk, answer)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the answer that only the end of the connection ends; any other was cut off."""
+        self.lost = True
+        if self._now == 0.0:
+            self._fail(ConnectionResetError())
+        elif self._reply.status and not self._framed and exc is None:
+            self.keep_alive = False
+            self._finish()
+        else:
+            self._fail(EOFError(f"the answer ended early, after {sum(len(data) for _, data in self._reply.pieces)} bytes"))
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Notice a header that says where the body ends."""
+        self._framed |= name.lower() in (b"content-length", b"transfer-encoding")
 
-def _read_body(whole: bytes, answer: Answer, now: float) -> None:
-    if answer.status != 200:
-        answer.error = whole[:200].decode(errors="replace")
-        return
-    answer.arrivals.append(now)
-    _read_usage(msgspec.json.decode(whole), answer)
+    def on_headers_complete(self) -> None:
+        """Notice the status."""
+        self._reply.status = self._parser.get_status_code()
 
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the body."""
+        self._reply.pieces.append((self._now, body))
 
-def _read_usage(message: dict[str, Any], answer: Answer) -> None:
-    if usage := message.get("usage"):
-        answer.tokens = usage.get("completion_tokens", answer.tokens)
-        answer.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    def on_message_complete(self) -> None:
+        """Hand over the reply."""
+        self.keep_alive = self._parser.should_keep_alive()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._reply.e2e_s = self._now
+        if self._done and not self._done.done():
+            self._done.set_result(self._reply)
+
+    def _fail(self, error: Exception) -> None:
+        if self._done and not self._done.done():
+            self._done.set_exception(error)

@@ -13,7 +13,11 @@ from gateway.schema.chat import ChatRequest
 from gateway.schema.chat_response import ChatCompletion
 from gateway.schema.completions import Completion, CompletionRequest
 from gateway.schema.embeddings import EmbeddingList, EmbeddingRequest
+from gateway.schema.messages_api import CountTokensRequest, MessagesRequest
+from gateway.schema.messages_api_answer import MessageAnswer, TokenCount
 from gateway.schema.models import Model, ModelList
+from gateway.schema.responses import ResponseRequest
+from gateway.schema.responses_answer import ResponseObject
 from gateway.schema.tokenize import DetokenizeAnswer, DetokenizeBody, Piece, TokenizeBody
 from gateway.version import gateway_version
 
@@ -63,6 +67,16 @@ _POSTS: tuple[tuple[str, str, str, type, type, bool], ...] = (
     ("/v1/chat/completions", "createChatCompletion", "Answer a conversation.", ChatRequest, ChatCompletion, True),
     ("/v1/completions", "createCompletion", "Continue a text.", CompletionRequest, Completion, True),
     ("/v1/embeddings", "createEmbedding", "Turn texts into vectors.", EmbeddingRequest, EmbeddingList, False),
+    ("/v1/responses", "createResponse", "Answer, with state kept here.", ResponseRequest, ResponseObject, True),
+    ("/v1/messages", "createMessage", "Answer a conversation (Anthropic).", MessagesRequest, MessageAnswer, True),
+    (
+        "/v1/messages/count_tokens",
+        "countMessageTokens",
+        "Count the tokens of a prompt (Anthropic).",
+        CountTokensRequest,
+        TokenCount,
+        False,
+    ),
     ("/tokenize", "tokenize", "Turn a text or a conversation into token ids.", TokenizeBody, TokenizedText, False),
     ("/detokenize", "detokenize", "Turn token ids into text.", DetokenizeBody, DetokenizeAnswer, False),
 )

@@ -9,10 +9,7 @@ import msgspec
 
 from backends.types import Usage
 from gateway.context.event_lines import EventLines
-from gateway.context.merge import merge, settled
-
-_CHUNK_BYTES = 8
-"""What a chunk counts at least, beside what it has more than the shortest one."""
+from gateway.context.merge import merge, overwrite, settled
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
@@ -31,14 +28,13 @@ class Assembler:
 
     Args:
         choices: how many the answer must have.
-        max_bytes: what the chunks may carry beside the frame that they share; a longer stream is given up.
+        max_bytes: what may be held: characters, and a little for every value. A stream with more is given up.
     """
 
     def __init__(self, endpoint: Literal["chat", "completions"], *, choices: int, max_bytes: int) -> None:
         self._is_chat = endpoint == "chat"
         self._size = choices
         self._left = max_bytes
-        self._frame = max_bytes
         self._lines = EventLines(max_bytes)
         self._top: Fields = {}
         self._choices: dict[int, Fields] = {}
@@ -87,33 +83,29 @@ class Assembler:
         if data == b"[DONE]":
             self._is_done = True
             return
-        self._frame = min(self._frame, len(data))
-        self._left -= len(data) - self._frame + _CHUNK_BYTES
         chunk = _decode(data)
-        if self._left < 0 or chunk.get("error") is not None:
-            raise ValueError("no whole answer")
+        if chunk.get("error") is not None:
+            raise ValueError("the answer broke")
         for choice in chunk.pop("choices", None) or ():
             self._take_choice(choice)
         self._usage = chunk.pop("usage", None) or self._usage
-        for name, value in chunk.items():
-            if value is not None and (name not in self._top or name not in _STAMP):
-                self._top[name] = value
+        self._left -= overwrite(self._top, chunk)
+        if self._left < 0:
+            raise ValueError("more than may be held")
 
     def _take_choice(self, choice: Fields) -> None:
         index: int = choice["index"]
         if not 0 <= index < self._size:
             raise ValueError("a choice that was not asked for")
         state = self._choices.setdefault(index, {"grown": {}, "rest": {}})
-        if self._is_chat:
-            merge(state["grown"], choice.get("delta") or {})
-        else:
-            merge(state["grown"], {"text": choice.get("text") or ""})
+        piece = (choice.get("delta") or {}) if self._is_chat else {"text": choice.get("text") or ""}
+        self._left -= merge(state["grown"], piece)
         if choice.get("logprobs"):
             state["logprobs"] = state.get("logprobs") or {}
-            merge(state["logprobs"], choice["logprobs"])
+            self._left -= merge(state["logprobs"], choice["logprobs"])
         if choice.get("finish_reason") is not None:
             state["finish_reason"] = choice["finish_reason"]
-        state["rest"].update({name: value for name, value in choice.items() if name not in _OF_CHOICE})
+        self._left -= overwrite(state["rest"], {name: choice[name] for name in choice.keys() - _OF_CHOICE})
 
     def _choice(self, index: int, state: Fields) -> Fields:
         grown: Fields = settled(state["grown"])

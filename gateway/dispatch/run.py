@@ -5,11 +5,12 @@ from time import perf_counter
 from typing import Any
 
 from backends.errors import BackendError
+from backends.types import Usage
 from gateway.admission.waiter import Ticket
 from gateway.call import Call
 from gateway.dispatch.answer import Source
 from gateway.errors import classify
-from gateway.limits.limiter import Reservation
+from gateway.limits.limiter import UNLIMITED, Reservation
 from gateway.limits.prices import Price, cost
 from gateway.routing.deployment import Attempt
 from gateway.telemetry.observation import Observation
@@ -59,12 +60,10 @@ class Run:
             return
         if source.error is not None:
             return await self.failed(source.error)
-        call = self.call
-        call.usage, call.trail.finish = source.usage, source.finish
-        if source.usage is not None:
-            if self.price is not None:
-                call.trail.cost_usd = cost(source.usage, self.price)
-            self.observation.finish(source.usage, source.finish)
+        # An upstream need not say what an answer took; then the events with output are the best that is known.
+        self.call.usage = source.usage or self._estimate()
+        self.call.trail.finish = source.finish
+        self.observation.finish(self.call.usage, source.finish)
         if self.attempt is not None:
             gaps = self._seen - 1
             self.attempt.succeeded((perf_counter() - self._first_at) / gaps if gaps > 0 else None)
@@ -92,10 +91,19 @@ class Run:
             self.attempt.cancelled()
         await self._release()
 
+    def _estimate(self) -> Usage:
+        return Usage(self.call.prompt_tokens, self._seen)
+
     async def _release(self) -> None:
         self._ended = True
+        call = self.call
         if self.ticket is not None:
             self.ticket.release()
-        if self.reservation is not None:
+        if call.usage is None and self._seen:
+            # What was computed before it broke off is paid for.
+            call.usage = self._estimate()
+        if call.usage is not None and self.price is not None:
+            call.trail.cost_usd = cost(call.usage, self.price)
+        if self.reservation is not None and self.reservation is not UNLIMITED:
             # A caller that is being cancelled must still pay.
-            await asyncio.shield(self.reservation.settle(self.call.usage, self.call.trail.cost_usd))
+            await asyncio.shield(self.reservation.settle(call.usage, call.trail.cost_usd))

@@ -49,10 +49,9 @@ class KeyRing:
         self._store = store
         self._refresh_s = refresh_s
         self._now = now
-        self._static_entries = {digest: (identity, _NEVER) for digest, identity in (static or {}).items()}
-        self._static_ids = frozenset(identity.key_id for identity, _ in self._static_entries.values())
-        self._entries = self._static_entries
-        self._required = required or bool(static)
+        self._stored_entries: dict[bytes, tuple[Identity, float]] = {}
+        self._required = required
+        self.replace_static(static or {})
         self._version: int | None = None if store is not None else 0
         self._is_down = False
         self._used: set[str] = set()
@@ -72,6 +71,13 @@ class KeyRing:
         Once there was a key the ring stays closed, also when the store loses everything it had.
         """
         return not self._required and self._version is not None
+
+    def replace_static(self, static: Mapping[bytes, Identity]) -> None:
+        """Take these for the keys that stay. A ring that was closed stays closed, also when none is left."""
+        self._static_entries = {digest: (identity, _NEVER) for digest, identity in static.items()}
+        self._static_ids = frozenset(identity.key_id for identity in static.values())
+        self._entries = self._stored_entries | self._static_entries
+        self._required |= bool(static)
 
     def find(self, digest: bytes) -> Identity | None:
         """Say whose key has this SHA-256 digest; None when nobody's, or it is revoked or expired."""
@@ -129,12 +135,12 @@ class KeyRing:
             await self.touch()
 
     def _take(self, records: list[KeyRecord]) -> None:
-        stored = {
+        self._stored_entries = {
             record.digest: (record.identity(), _NEVER if record.expires_at is None else float(record.expires_at))
             for record in records
             if record.revoked_at is None
         }
-        self._entries = stored | self._static_entries
+        self._entries = self._stored_entries | self._static_entries
 
     async def _follow(self) -> None:
         while True:

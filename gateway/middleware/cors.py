@@ -18,7 +18,8 @@ _LOCAL_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\]|[a-z0-9-]+
 _METHODS = b"GET, HEAD, POST, OPTIONS"
 _HEADER_NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}")
 _EXPOSED = (
-    b"x-request-id, openai-processing-ms, retry-after, "
+    b"x-request-id, request-id, openai-processing-ms, retry-after, retry-after-ms, x-should-retry, "
+    b"x-baton-deployment, x-baton-attempts, x-baton-fallback, x-baton-fallback-reason, x-baton-canary, x-baton-cache, age, "
     b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
     b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )

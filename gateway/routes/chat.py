@@ -9,14 +9,15 @@ from gateway.routes.door import Endpoint
 from gateway.routing.deployment import Deployment
 from gateway.schema.chat import ChatRequest
 from gateway.schema.parameters import CHAT
-from gateway.translate.body import Body
+from gateway.translate.body import HINTS, Body
 from gateway.translate.chat import to_request, to_response
 from gateway.translate.chat_chunks import ChatChunks
 from gateway.translate.ending import OpenAiEnding
 from gateway.translate.generation import wants_usage
 from gateway.translate.stamp import new_stamp
 
-_BODY = Body(ChatRequest, CHAT)
+_HINTS = HINTS | {"role": "system, developer, user, assistant or tool"}
+_BODY = Body(ChatRequest, CHAT, _HINTS)
 
 
 class _ChatHere:

@@ -33,6 +33,9 @@ class Router:
             name.
         backends: by the name of the configured model.
         sleep: waits for seconds.
+        previous: the router that this one follows after a reload. Deployments with the same backend and the same rules for their
+            breaker are taken over as they are, and so are routes whose configuration and deployments are the same: what was
+            learned about them, and the state of a canary, goes on.
 
     Attributes:
         deployments: by the name of the configured model.
@@ -52,6 +55,7 @@ class Router:
         clock: Callable[[], float] = monotonic,
         random: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        previous: "Router | None" = None,
     ) -> None:
         if errors := check_routes(routes, backends):
             raise ValueError("\n".join(errors))
@@ -59,13 +63,18 @@ class Router:
         self.random = random or Random()
         self.sleep = sleep
         self.retry = retry
-        self.budget = RetryBudget(retry.budget_ratio)
+        self.budget = previous.budget if previous and previous.retry == retry else RetryBudget(retry.budget_ratio)
+        self._breaker = breaker
+        known = previous.deployments if previous and previous._breaker == breaker else {}
         self.deployments = {
-            name: Deployment(name, backend, Breaker(breaker, self.random), clock) for name, backend in backends.items()
+            name: known[name]
+            if name in known and known[name].backend is backend
+            else Deployment(name, backend, Breaker(breaker, self.random), clock)
+            for name, backend in backends.items()
         }
         names = public_names(routes, backends)
-        configs = {name: routes.get(name) or RouteConfig(deployments=(Member(model=name),)) for name in names}
-        self._routes = {name: self._build(name, config) for name, config in configs.items()}
+        self._configs = {name: routes.get(name) or RouteConfig(deployments=(Member(model=name),)) for name in names}
+        self._routes = {name: self._take_over(name, previous) or self._build(name) for name in names}
         self._health = HealthMonitor(self.deployments.values(), health, clock, sleep)
         self._remains: set[asyncio.Task[None]] = set()
 
@@ -115,7 +124,17 @@ class Router:
         self._remains.add(task)
         task.add_done_callback(self._remains.discard)
 
-    def _build(self, name: str, config: RouteConfig) -> Route:
+    def _take_over(self, name: str, previous: "Router | None") -> Route | None:
+        """The route as it was; None when anything about it has changed."""
+        if previous is None or previous._configs.get(name) != self._configs[name]:
+            return None
+        route = previous._routes[name]
+        seats = route.seats if route.trial is None else (*route.seats, route.trial)
+        is_same = all(self.deployments.get(seat.deployment.name) is seat.deployment for seat in seats)
+        return route if is_same else None
+
+    def _build(self, name: str) -> Route:
+        config = self._configs[name]
         canary = trial = None
         if config.canary is not None:
             canary = Canary(name, config.canary, self.clock, self.random)

@@ -132,16 +132,15 @@ class OtlpRequest:
 
 
 class OtlpAttempt:
-    """See `gateway.telemetry.tracing.AttemptTrace`. Holds the span of the request where that is not recorded."""
+    """See `gateway.telemetry.tracing.AttemptTrace`. Where nothing is recorded it holds the request's span, which takes no notice."""
 
-    __slots__ = ("_ended", "_span", "headers")
+    __slots__ = ("_span", "headers")
 
     def __init__(self, span: Span, context: Context) -> None:
         carrier: dict[str, str] = {}
         _context.inject(carrier, context)
         self.headers: Headers = [(name.encode(), value.encode("latin-1")) for name, value in carrier.items()]
         self._span = span
-        self._ended = not span.is_recording()
 
     def first_output(self) -> None:
         """See `AttemptTrace.first_output`."""
@@ -157,9 +156,6 @@ class OtlpAttempt:
 
     def end(self, error: BackendError | None = None, *, cancelled: bool = False) -> None:
         """See `AttemptTrace.end`."""
-        if self._ended:
-            return
-        self._ended = True
         if error is not None:
             self._span.set_attribute("error.type", error.code or type(error).__name__)
             self._span.set_status(Status(StatusCode.ERROR))

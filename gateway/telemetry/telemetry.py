@@ -78,6 +78,10 @@ class Telemetry:
         series = self._series.get((endpoint, model)) or self._new_series(endpoint, model)
         return Observation(series, self.live, self._settled, self._clock, stream=stream)
 
+    def know(self, models: Iterable[str]) -> None:
+        """Let more names become label values, after a reload; those that were known stay."""
+        self._models |= frozenset(models)
+
     def upstream(self, deployment: str) -> UpstreamSeries:
         """What attempts at a deployment are written to. The name comes from the configuration."""
         return self._upstreams.setdefault(deployment, UpstreamSeries())

@@ -24,7 +24,7 @@ _OPERATIONS = {"completions": "text_completion", "embeddings": "embeddings", "re
 
 
 class AttemptTrace(Protocol):
-    """One attempt at one deployment. It ends once; later ends do nothing.
+    """One attempt at one deployment.
 
     Attributes:
         headers: `traceparent`, and `tracestate` where the client sent one, for the upstream.
@@ -41,7 +41,7 @@ class AttemptTrace(Protocol):
         ...
 
     def end(self, error: BackendError | None = None, *, cancelled: bool = False) -> None:
-        """It is over: well, with an error, or because nobody wants it any more."""
+        """It is over: well, with an error, or because nobody wants it any more. Called once."""
         ...
 
 

@@ -4,6 +4,7 @@ msgspec writes "Expected `int`, got `str` - at `$.messages[0].role`"; clients wa
 """
 
 import re
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -18,10 +19,7 @@ _FIELD = re.compile(r"Object (?P<kind>missing required|contains unknown) field `
 _MAX_ECHO_CHARS = 200
 _TRUNCATED = "it ends in the middle of a value, or a string holds half of a surrogate pair"
 
-_CHOICES = {
-    "role": "system, developer, user, assistant or tool",
-    "type": "see the documentation for the types that are accepted here",
-}
+HINTS = {"type": "see the documentation for the types that are accepted here"}
 
 
 class Body(Generic[T]):
@@ -30,11 +28,13 @@ class Body(Generic[T]):
     Args:
         kind: the Struct.
         table: the parameters of the endpoint, for the reason why one is refused.
+        hints: which values a field of this name may have, for those that have a few.
     """
 
-    def __init__(self, kind: type[T], table: tuple[Parameter, ...] = ()) -> None:
+    def __init__(self, kind: type[T], table: tuple[Parameter, ...] = (), hints: Mapping[str, str] = HINTS) -> None:
         self._decoder = msgspec.json.Decoder(kind)
         self._table = table
+        self._hints = hints
 
     def decode(self, body: bytes) -> T:
         """Read a body, whatever its content type says.
@@ -45,7 +45,7 @@ class Body(Generic[T]):
         try:
             return self._decoder.decode(body)
         except msgspec.ValidationError as error:
-            raise _explain(str(error), self._table) from None
+            raise _explain(str(error), self._table, self._hints) from None
         except msgspec.DecodeError as error:
             raise _malformed(str(error)) from None
         except RecursionError:
@@ -58,7 +58,7 @@ def _malformed(what: str) -> InvalidRequest:
     return InvalidRequest(f"The request body is not valid JSON: {what.removeprefix('JSON is malformed: ')}.")
 
 
-def _explain(text: str, table: tuple[Parameter, ...]) -> InvalidRequest:
+def _explain(text: str, table: tuple[Parameter, ...], hints: Mapping[str, str]) -> InvalidRequest:
     where = _WHERE.fullmatch(text)
     what, path, is_key = (where["what"], where["path"].lstrip("."), bool(where["key"])) if where else (text, "", False)
     if field := _FIELD.fullmatch(what):
@@ -73,12 +73,12 @@ def _explain(text: str, table: tuple[Parameter, ...]) -> InvalidRequest:
     if what.startswith("Expected null, got"):
         why = reason(table, path) or "it is deprecated or makes no sense in a request"
         return InvalidRequest(f"'{path}' is not supported: {why}.", param=path, code="unsupported_parameter")
-    return _wrong_value(what, path, is_key)
+    return _wrong_value(what, path, is_key, hints)
 
 
-def _wrong_value(what: str, path: str, is_key: bool) -> InvalidRequest:
+def _wrong_value(what: str, path: str, is_key: bool, hints: Mapping[str, str]) -> InvalidRequest:
     subject = f"a key of '{path}'" if is_key else f"'{path}'"
-    hint = _CHOICES.get(path.rsplit(".", 1)[-1]) if what.startswith("Invalid value") else None
+    hint = hints.get(path.rsplit(".", 1)[-1]) if what.startswith("Invalid value") else None
     tail = f" (allowed: {hint})" if hint else ""
     code = "invalid_type" if re.match(r"Expected [^,]*(, got .*)?\Z", what) and _is_type_error(what) else "invalid_value"
     return InvalidRequest(f"Invalid {subject}: {_shorten(what)}{tail}.", param=path, code=code)

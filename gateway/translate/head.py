@@ -35,6 +35,7 @@ class Head(Struct, frozen=True, kw_only=True):
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
     user: str | None = None
     prompt_cache_key: str | None = None
+    system: Raw = Raw()
     messages: Raw = Raw()
     prompt: Raw = Raw()
     input: Raw = Raw()
@@ -57,7 +58,7 @@ class Head(Struct, frozen=True, kw_only=True):
     @property
     def prompt_tokens(self) -> int:
         """An estimate."""
-        return len(memoryview(self.content)) // BYTES_PER_TOKEN + 1
+        return (len(memoryview(self.content)) + len(memoryview(self.system))) // BYTES_PER_TOKEN + 1
 
 
 def prefix_hashes(content: Raw) -> tuple[int, ...]:

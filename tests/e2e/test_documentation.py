@@ -12,8 +12,11 @@ import pytest
 
 from edge.config import EdgeConfig
 from gateway.cli.parser import build_parser
-from gateway.config import ServerConfig, load_settings
+from backends.remote.config import RemoteConfig
+from gateway.admission.config import AdmissionConfig
+from gateway.config import NAMED, SECTIONS, load_settings
 from gateway.config_sources.embedded import find_embedded_model
+from gateway.routing.config import CanaryConfig, Member
 from tests.e2e.gateway_process import ROOT, Server
 from tests.e2e.test_openai_node import NODE, node
 
@@ -21,9 +24,12 @@ README = (ROOT / "README.md").read_text("utf-8")
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text("utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    found = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    assert found, f"the README has no {language}"
+PAGES = [ROOT / "docs" / "gateway.md"]
+
+
+def blocks(language: str, page: str = README) -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert found, f"the page has no {language}"
     return found
 
 
@@ -66,9 +72,17 @@ def test_configuration_example(tmp_path: Path, text: str) -> None:
     (tmp_path / "models").mkdir()
     for path in re.findall(r'path = "(.*)"', text):
         (tmp_path / path).symlink_to(find_embedded_model() or os.devnull)
-    settings = load_settings(tmp_path / "gateway.toml", {"BATON_SERVER__PORT": "9000", "BATON_MODELS__QWEN3_4B__SLOTS": "4"})
+    variables = {"BATON_SERVER__PORT": "9000"} | ({"BATON_MODELS__QWEN3_4B__SLOTS": "4"} if "qwen3-4b" in text else {})
+    settings = load_settings(tmp_path / "gateway.toml", variables)
     assert settings.server.port == 9000
-    assert [model.slots for model in settings.models.values()] == [4]
+    assert [model.slots for model in settings.models.values() if isinstance(model, EdgeConfig)] in ([4], [])
+
+
+@pytest.mark.parametrize("text", [text for page in PAGES for text in blocks("toml", page.read_text("utf-8"))])
+def test_configuration_in_the_documentation_loads(tmp_path: Path, text: str) -> None:
+    (tmp_path / "gateway.toml").write_text(text)
+    settings = load_settings(tmp_path / "gateway.toml", {})
+    assert settings.models
 
 
 def documented(heading: str) -> dict[str, str]:
@@ -76,13 +90,26 @@ def documented(heading: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE))
 
 
-@pytest.mark.parametrize(("heading", "cls"), [("`[server]`", ServerConfig), ("`[models.NAME]`", EdgeConfig)])
+@pytest.mark.parametrize(
+    ("heading", "cls"),
+    [
+        ('`[models.NAME]` with `engine = "gguf"`', EdgeConfig),
+        ('`[models.NAME]` with `engine = "remote"`', RemoteConfig),
+        ("`[[routes.NAME.deployments]]`", Member),
+        ("`[routes.NAME.canary]`", CanaryConfig),
+        ("`[queue]`, `[queues.NAME]`", AdmissionConfig),
+        *((f"`[{name}]`", cls) for name, cls in SECTIONS.items() if name != "queue"),
+        *((f"`[{name}.NAME]`", cls) for name, cls in NAMED.items() if name != "queues"),
+    ],
+)
 def test_table_of_settings_is_that_of_the_code(heading: str, cls: type[msgspec.Struct]) -> None:
-    actual = {
-        field.name: "required" if field.required else f"`{msgspec.json.encode(field.default).decode()}`"
-        for field in msgspec.structs.fields(cls)
-    }
+    actual = {field.name: "required" if field.required else default(field) for field in msgspec.structs.fields(cls)}
     assert documented(heading) == actual
+
+
+def default(field: msgspec.structs.FieldInfo) -> str:
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return f"`{msgspec.json.encode(value).decode()}`"
 
 
 def test_commands_are_those_of_the_command_line() -> None:

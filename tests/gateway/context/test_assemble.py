@@ -147,15 +147,53 @@ def test_an_open_choice_is_no_whole_answer() -> None:
     assert put_together([HELLO, FINISH, DONE], choices=2) is None
 
 
-def test_a_long_stream_is_given_up_and_forgotten() -> None:
+ENDLESS = {
+    "text": {"delta": {"content": "x" * 100}},
+    "tiny pieces": {"delta": {"content": "x"}},
+    "arguments": {"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "x" * 100}}]}},
+    "log probabilities": {"delta": {}, "logprobs": {"content": [{"token": "x", "bytes": [120]}]}},
+    "an unknown list": {"delta": {"images": ["x" * 100]}},
+}
+
+
+@pytest.mark.parametrize("choice", ENDLESS.values(), ids=ENDLESS)
+def test_a_long_stream_is_given_up_and_forgotten(choice: dict[str, Any]) -> None:
     assembler = Assembler("chat", choices=1, max_bytes=10_000)
     for _ in range(1000):
-        assembler.feed(event({"delta": {"content": "x" * 100}}))
-    for _ in range(1000):
-        assembler.feed(b"data: " + b"x" * 100)
+        assembler.feed(event(choice))
     assembler.feed(FINISH + DONE)
     assert assembler.finish() is None
-    assert len(msgspec.json.encode(assembler._choices)) < 10
+    assert assembler._choices == {}
+
+
+def test_unknown_fields_count_when_they_change() -> None:
+    assembler = Assembler("chat", choices=1, max_bytes=10_000)
+    for _ in range(1000):
+        assembler.feed(event({"delta": {}}, same="x" * 100))
+    assembler.feed(FINISH + DONE)
+    assert assembler.finish() is not None
+    assembler = Assembler("chat", choices=1, max_bytes=10_000)
+    for number in range(1000):
+        assembler.feed(event({"delta": {}}, **{f"field{number}": "x" * 100}))
+    assembler.feed(FINISH + DONE)
+    assert assembler.finish() is None
+
+
+def test_names_that_a_server_repeats_are_taken_once() -> None:
+    def piece(arguments: str) -> bytes:
+        call = {"index": 0, "id": "c1", "type": "function", "function": {"arguments": arguments}}
+        return event({"delta": {"role": "assistant", "tool_calls": [call]}})
+
+    made = put_together([piece('{"a"'), piece(":1}"), FINISH, DONE])
+    assert made is not None
+    message = msgspec.json.decode(made)["choices"][0]["message"]
+    assert message["role"] == "assistant"
+    assert message["tool_calls"] == [{"id": "c1", "type": "function", "function": {"arguments": '{"a":1}'}}]
+
+
+def test_a_line_end_may_be_cut_in_two() -> None:
+    lines = EventLines(100)
+    assert [*lines.feed(b"data: a\r"), *lines.feed(b"\ndata: b\r"), *lines.feed(b"\n\r\n")] == [b"a\nb"]
 
 
 def test_an_endless_line_is_given_up() -> None:

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import msgspec
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.context.codec import COMPRESS_FROM_BYTES, PLAIN, ZSTD, Damaged, seal, unseal
 from gateway.context.errors import InvalidId
+from gateway.context.items import MAX_UNPACKED_BYTES, pack, unpack
 from gateway.context.scope import checked_id, scoped_key
 
 TEXT = b"to be or not to be " * 200
@@ -68,6 +70,21 @@ def test_a_frame_that_hides_or_lies_about_its_size_is_refused() -> None:
         unseal(seal(TEXT) + b"more", limit=1 << 20)
     with pytest.raises(Damaged, match="unknown codec none"):
         unseal(b"", limit=1)
+
+
+LISTS = msgspec.msgpack.Decoder(tuple[bytes, ...])
+
+
+async def test_all_segments_together_have_one_limit() -> None:
+    half = await pack([bytes(MAX_UNPACKED_BYTES // 2)], 1)
+    with pytest.raises(Damaged, match=r"the limit is \d+$"):
+        await unpack([half, half], LISTS)
+
+
+async def test_a_segment_beyond_the_limit_is_not_unpacked() -> None:
+    bomb = ZSTD + zstandard.ZstdCompressor().compress(bytes(MAX_UNPACKED_BYTES + 1))
+    with pytest.raises(Damaged, match=f"the content has {MAX_UNPACKED_BYTES + 1} bytes"):
+        await unpack([bomb], LISTS)
 
 
 names = st.binary(max_size=20)

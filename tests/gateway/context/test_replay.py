@@ -162,6 +162,8 @@ def test_every_stream_ends_with_done() -> None:
         b'{"choices":[{"index":0,"message":{"content":[]},"finish_reason":"stop"}],"usage":{}}',
         b'{"choices":[{"index":0,"message":{"tool_calls":[{"function":{"arguments":{}}}]},"finish_reason":"stop"}],"usage":{}}',
         b'{"choices":[{"index":0,"message":{"more":"\\ud800"},"finish_reason":"stop"}],"usage":{}}',
+        b'{"choices":[{"index":0,"message":{"more":1e999},"finish_reason":"stop"}],"usage":{}}',
+        b'{"choices":[{"index":0,"message":{"more":"\xff"},"finish_reason":"stop"}],"usage":{}}',
         b'{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{}}',
     ],
 )

@@ -145,7 +145,7 @@ async def fill_or_find(cache: ResponseCache) -> str:
 
 
 async def test_nobody_waits_again_when_answers_cannot_be_kept(clock: Clock) -> None:
-    cache = make(clock, max_entry_bytes=1024)
+    cache = make(clock, max_entry_bytes=1024, wait_s=600)
     first = await cache.begin(KEY, "chat")
     assert isinstance(first, Lease)
     waiting = [asyncio.create_task(cache.begin(KEY, "chat")) for _ in range(5)]
@@ -153,7 +153,8 @@ async def test_nobody_waits_again_when_answers_cannot_be_kept(clock: Clock) -> N
     with first:
         await first.keep(LONG)
     # All five go on at once, without any of them having ended.
-    leases = await asyncio.gather(*waiting)
+    async with asyncio.timeout(20):
+        leases = await asyncio.gather(*waiting)
     assert all(isinstance(lease, Lease) for lease in leases)
 
 

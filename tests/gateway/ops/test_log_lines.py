@@ -44,10 +44,24 @@ def test_every_line_is_json_with_ids_and_without_secrets(start):
     assert access[0]["url.path"] == "/v1/chat/completions"
     assert access[0]["event.duration"] > 0
     assert access[0]["event.outcome"] == "success"
+    assert access[0]["gen_ai.request.model"] == "fake"
+    assert access[0]["gen_ai.usage.output_tokens"] == len("my-very-secret-answer")
+    assert access[0]["baton.deployment"] == "fake"
+    assert access[0]["baton.key.id"].startswith("static_")
     assert access[1]["event.outcome"] == "failure"
     assert access[2]["http.request.id"].startswith("req_")
     for secret in (SECRET, KEY, "my-very-secret-answer"):
         assert secret not in log
+
+
+def test_no_line_is_lost_when_the_gateway_is_stopped(start):
+    with start() as gateway:
+        for number in range(200):
+            gateway.client.get("/v1/models", headers={"x-request-id": f"seen-{number}"})
+        assert gateway.stop() == 0
+        lines = [json.loads(line) for line in gateway.log().splitlines()]
+    ids = [line["http.request.id"] for line in lines if line["log.logger"] == "gateway.access"]
+    assert ids == [f"seen-{number}" for number in range(200)]
 
 
 def test_client_that_leaves_is_logged_as_499_or_incomplete(start):

@@ -79,13 +79,13 @@ def test_without_a_loop_nothing_waits(handler, pipe):
 
 
 def test_loop_that_ended_early_holds_nothing_up(handler, pipe):
-    async def write() -> None:
+    async def write(wait_s: float) -> str:
         handler.write_soon(b"line")
+        await asyncio.sleep(wait_s)
+        return pipe.getvalue()
 
-    for _ in range(2):
-        asyncio.run(write())
-    handler.flush()
-    assert pipe.getvalue() == "line\nline\n"
+    assert asyncio.run(write(0)) == ""
+    assert asyncio.run(write(FLUSH_AFTER_S * 2)) == "line\nline\n"
 
 
 async def test_threads_may_log_at_the_same_time(handler, pipe):

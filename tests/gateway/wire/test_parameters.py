@@ -11,11 +11,17 @@ from gateway.schema.chat import ChatRequest
 from gateway.schema.completions import CompletionRequest
 from gateway.schema.embeddings import EmbeddingRequest
 from gateway.schema.parameters import CHAT, COMPLETIONS, EMBEDDINGS, Parameter
+from gateway.schema.messages_api_parameters import COUNT_TOKENS, INSIDE, MESSAGES
+from gateway.schema.responses_parameters import RESPONSES
 from gateway.translate.body import Body
 from gateway.translate.chat import to_request
 from gateway.translate.completions import to_requests
 
-TABLES = [(ChatRequest, CHAT), (CompletionRequest, COMPLETIONS), (EmbeddingRequest, EMBEDDINGS)]
+TABLES = [
+    (ChatRequest, CHAT),
+    (CompletionRequest, COMPLETIONS),
+    (EmbeddingRequest, EMBEDDINGS),
+]
 
 
 @pytest.mark.parametrize(("struct", "table"), TABLES)
@@ -43,7 +49,7 @@ def test_the_table_names_every_parameter_of_the_sdk() -> None:
 
 def test_the_documentation_holds_the_tables() -> None:
     text = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
-    for table in (CHAT, COMPLETIONS, EMBEDDINGS):
+    for table in (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, MESSAGES, COUNT_TOKENS, INSIDE):
         assert parameters.render(table) in text
 
 
