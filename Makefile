@@ -25,9 +25,9 @@ check: ## lint, formatting, types and import contracts
 	@MYPYPATH=.ci $(BIN)/mypy .ci benchmarks
 	@$(BIN)/lint-imports --no-logo
 
-bench: ## measure Baton beside llama-server on this machine (ARGS=--quick for a short run)
+bench: ## measure Baton beside other servers on this machine (ARGS="gateway --quick" for one part, and a short run)
 	@$(PYTHON) .ci/bootstrap.py run
-	@PYTHONPATH=.ci exec $(BIN)/python -m benchmarks.run $(ARGS)
+	@PYTHONPATH=.ci exec $(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove .venv and caches of this checkout (the wheel in ~/.cache/baton stays)
 	rm -rf .venv tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

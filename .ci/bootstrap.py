@@ -40,7 +40,7 @@ def main(goal: str) -> None:
         package("edge")
         models("SmolLM2-135M-Instruct", SERVED_MODELS)
         if goal != "run":
-            package("edge,dev")
+            package("edge,redis,otel,dev")
         if goal == "test":
             models("the models that only tests use", TEST_MODELS)
             provide_test_programs()

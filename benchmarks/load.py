@@ -6,8 +6,8 @@
     python -m benchmarks.load http://127.0.0.1:8000 --model NAME -c 4 -n 16 --stream --prompt-words 100
 
 Latencies are in milliseconds: `ttft_ms` from sending to the first piece of content, `itl_ms` between pieces, `e2e_ms` of whole
-requests. `tok_s` counts output tokens as `usage` reports them. `cpu_us` is the processor time per request of the generator itself,
-in microseconds: what it takes, the server beside it does not get. Answers are read after the clock has stopped.
+requests. `tok_s` counts output tokens as `usage` reports them. `cpu_us` is the processor time of the generator itself per
+request, in microseconds: what it takes, the server beside it does not get. Answers are read after the clock has stopped.
 """
 
 import argparse
@@ -127,6 +127,7 @@ def summary(answers: list[Answer], users: int, wall_s: float) -> dict[str, Any]:
         "rps": round(len(good) / wall_s, 2),
         "tok_s": round(sum(answer.tokens for answer in good) / wall_s, 2),
         "tokens": sum(answer.tokens for answer in good),
+        "pieces": sum(len(answer.arrivals) for answer in good),
         "cached_tokens": sum(answer.cached_tokens for answer in good),
         "ttft_ms": percentiles([answer.arrivals[0] for answer in good if answer.arrivals]),
         "itl_ms": percentiles(gaps),

@@ -31,17 +31,23 @@ FLAGS = (
 )
 
 
+def llama_server_path() -> Path:
+    """Say where llama-server for this machine is kept, built or not."""
+    return CACHE / "peers" / f"llama-server-{key()}" / "llama-server"
+
+
 def llama_server() -> Path:
     """Return the path of llama-server for this machine, building it when there is none.
 
     Raises:
         StepError: no compiler, or the build failed.
     """
-    home = CACHE / "peers" / f"llama-server-{key()}"
+    binary = llama_server_path()
+    home = binary.parent
     with locked(home.with_name(home.name + ".lock"), "building llama-server"):
-        if not (home / "llama-server").is_file():
+        if not binary.is_file():
             _build(home)
-    return home / "llama-server"
+    return binary
 
 
 def _build(home: Path) -> None:

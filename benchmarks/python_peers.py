@@ -1,7 +1,7 @@
 """Installs the gateways that Baton is measured beside, each into an environment of its own, once per machine and Python.
 
-Their versions are fixed, so that figures of different days compare. Their dependencies contradict each other's and ours, and they
-outlive a checkout, so they are kept beside the wheels. Needs `.ci` on the path; `make bench` sees to that.
+Their versions are fixed, so that figures of different days compare. Their dependencies contradict each other's and ours, and
+they outlive a checkout, so they are kept beside the wheels. Needs `.ci` on the path; `make bench` sees to that.
 """
 
 import shutil

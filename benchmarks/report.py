@@ -3,7 +3,9 @@
 import os
 import platform
 import re
+import shlex
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import msgspec
 from benchmarks.cases import FIGURES, OWN_FIGURES, Run, median
 
 RESULTS = Path(__file__).resolve().parent / "results"
+BUSY = 0.5  # load average
 
 
 def machine() -> dict[str, Any]:
@@ -24,9 +27,18 @@ def machine() -> dict[str, Any]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "baton": f"{version('baton-llm')} ({revision.stdout.strip() or 'no git'})",
-        "llama-cpp-python": version("llama-cpp-python"),
         "load_average_before": round(os.getloadavg()[0], 2),
+        "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
     }
+
+
+def warn_when_busy(facts: dict[str, Any]) -> None:
+    """Say so when other programs take a share that shows."""
+    if facts["load_average_before"] > BUSY:
+        print(
+            f"baton: this machine is busy (load average {facts['load_average_before']}); the figures will show that too",
+            flush=True,
+        )
 
 
 def _cpu_name() -> str:
@@ -54,21 +66,22 @@ def table(ours: list[Run], peers: list[Run]) -> str:
         if values:
             value, holds = f"{median(values):.2f} {own.unit}", "yes" if median(values) <= own.at_most else "no"
         rows.append((own.title, value, "", "", "", f"at most {own.at_most:g} {own.unit}", holds))
-    return _aligned(rows)
+    return aligned(rows)
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> str:
+def aligned(rows: list[tuple[str, ...]]) -> str:
+    """Write rows as a Markdown table; the first one is its head."""
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
 
 
-def write(name: str, facts: dict[str, Any], ours: list[Run], peers: list[Run]) -> list[Path]:
-    """Keep the comparison under `benchmarks/results`: raw figures as JSON, the table as Markdown. Returns both paths."""
+def write(name: str, title: str, text: str, facts: dict[str, Any], figures: dict[str, Any]) -> list[Path]:
+    """Keep a comparison under `benchmarks/results`: raw figures as JSON, the tables as Markdown. Returns both paths."""
     RESULTS.mkdir(exist_ok=True)
     stem = f"{name}-{re.sub('[^a-z0-9]+', '-', facts['cpu'].lower()).strip('-')}"
-    raw, text = RESULTS / f"{stem}.json", RESULTS / f"{stem}.md"
-    raw.write_bytes(msgspec.json.format(msgspec.json.encode({**facts, "baton_runs": ours, "llama_server_runs": peers})) + b"\n")
+    raw, page = RESULTS / f"{stem}.json", RESULTS / f"{stem}.md"
+    raw.write_bytes(msgspec.json.format(msgspec.json.encode(facts | figures)) + b"\n")
     about = "\n".join(f"- {key}: {value}" for key, value in facts.items())
-    text.write_text(f"# Baton beside llama-server\n\n{table(ours, peers)}\n\n{about}\n", encoding="utf-8")
-    return [raw, text]
+    page.write_text(f"# {title}\n\n{text}\n\n{about}\n", encoding="utf-8")
+    return [raw, page]

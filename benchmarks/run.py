@@ -1,4 +1,4 @@
-"""`make bench`: Baton and llama-server in turn, with the same model file, threads, slots, CPU build flags and prompts.
+"""`make bench ARGS=engine`: Baton and llama-server in turn, with the same model file, threads, slots, CPU build and prompts.
 
 Only one server is alive at a time, and they take turns (A B A B), so that neither gets the better half of a machine's day. Each
 repetition starts both anew and sends both the same prompts, which no other repetition shares. Prints the ratios as a table and
@@ -8,17 +8,16 @@ keeps everything under `benchmarks/results`.
 import argparse
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import AbstractContextManager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from steps import StepError
 
 from benchmarks import report, servers
 from benchmarks.cases import CASES, STEP_CASE, Case, Run
@@ -26,23 +25,19 @@ from benchmarks.peers import llama_server as build_llama_server
 from benchmarks.servers import BenchmarkError, Running
 
 LOAD_TIMEOUT_S = 1800.0
-BUSY = 0.5  # load average above which other programs take a share that shows
 
 
-def main() -> None:
-    """Parse the command line, measure, print, keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line of this comparison."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks engine", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="few requests and two repetitions: a first impression")
     parser.add_argument("--repetitions", type=int, help="of each server (default 3, quick 2)")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="for either server (default all cores)")
     parser.add_argument("--model", type=Path, help="a GGUF file (default the embedded model)")
     parser.add_argument("--llama-server", type=Path, help="use this binary instead of building one")
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an interrupted run ends its servers too
-    try:
-        compare(options)
-    except (BenchmarkError, StepError) as error:
-        sys.exit(f"baton: {error}")
+    return parser.parse_args(arguments)
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -50,15 +45,11 @@ def compare(options: argparse.Namespace) -> None:
     model = options.model or servers.embedded_model()
     binary = options.llama_server or build_llama_server()
     facts = report.machine() | {
+        "llama-cpp-python": version("llama-cpp-python"),
         "model": model.name,
         "threads": options.threads,
-        "command": shlex.join(["python", "-m", "benchmarks.run", *sys.argv[1:]]),
     }
-    if facts["load_average_before"] > BUSY:
-        print(
-            f"baton: this machine is busy (load average {facts['load_average_before']}); the figures will show that too",
-            flush=True,
-        )
+    report.warn_when_busy(facts)
     run_id, ours, peers = time.time_ns(), list[Run](), list[Run]()
     with tempfile.TemporaryDirectory(prefix="baton-bench-") as name:
         folder = Path(name)
@@ -67,9 +58,11 @@ def compare(options: argparse.Namespace) -> None:
             ours.append(one_run("Baton", servers.baton(model, options.threads, folder), salt, options.quick))
             peer = servers.llama_server(binary, model, options.threads, folder)
             peers.append(one_run("llama-server", peer, salt, options.quick))
-    print("\n" + report.table(ours, peers) + "\n")
+    table = report.table(ours, peers)
+    print("\n" + table + "\n")
     stem = time.strftime("%Y-%m-%d", time.gmtime()) + ("-quick" if options.quick else "")
-    for path in report.write(stem, facts, ours, peers):
+    figures = {"baton_runs": ours, "llama_server_runs": peers}
+    for path in report.write(stem, "Baton beside llama-server", table, facts, figures):
         print(path)
 
 
@@ -120,7 +113,3 @@ def brief(figures: dict[str, Any]) -> str:
     """Say one case in one line."""
     first, gap = figures["ttft_ms"], figures["itl_ms"]
     return f"{figures['tok_s']} tok/s, ttft p50/p95 {first['p50']}/{first['p95']} ms, itl p50 {gap['p50']} ms"
-
-
-if __name__ == "__main__":
-    main()

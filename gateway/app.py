@@ -21,7 +21,9 @@ from gateway.middleware.cors import Cors
 from gateway.middleware.drain import Drain
 from gateway.middleware.head import Head
 from gateway.middleware.request_id import RequestId
+from gateway.operation import Operation
 from gateway.routes.admin_keys import create_key, list_keys, retrieve_key, revoke_key
+from gateway.routes.admin_reload import reload
 from gateway.routes.chat import CHAT_COMPLETIONS
 from gateway.routes.completions import LEGACY_COMPLETIONS
 from gateway.routes.conversations import conversation_routes
@@ -54,15 +56,20 @@ ROUTES: tuple[ControllerRouterHandler, ...] = (
     list_keys,
     retrieve_key,
     revoke_key,
+    reload,
 )
 
 
-def create_app(services: Services) -> ASGIApp:
-    """Build the application around its services. The caller starts and closes the services; there is no lifespan."""
+def create_app(services: Services, operation: Operation | None = None) -> ASGIApp:
+    """Build the application around its services. The caller starts and closes the services; there is no lifespan.
+
+    Args:
+        operation: what operators may ask for; by default without a configuration to reload and without other workers.
+    """
     console = read_console()
     server = services.settings.server
     # litestar types ASGI messages more narrowly than the ASGI specification does.
-    app: Any = _create_litestar(services, console_route(console))
+    app: Any = _create_litestar(services, operation or Operation(services), console_route(console))
     middleware: tuple[tuple[Any, Mapping[str, object]], ...] = (
         (RequestId, {}),
         (AccessLog, {"telemetry": services.telemetry}),
@@ -78,16 +85,17 @@ def create_app(services: Services) -> ASGIApp:
     return outermost
 
 
-def _create_litestar(services: Services, console: ControllerRouterHandler) -> Litestar:
-    provided = {"services": services, "catalog": services.catalog, "key_manager": services.stores.keys}
+def _create_litestar(services: Services, operation: Operation, console: ControllerRouterHandler) -> Litestar:
+    provided = {"services": services, "operation": operation, "key_manager": services.stores.keys}
     ping_interval_s = services.settings.server.ping_interval_s
     memories = Memories(services.stores.answers, services.stores.chats)
-    doors = [door(endpoint, services.dispatch, memories, ping_interval_s) for endpoint in ENDPOINTS]
+    doors = [door(endpoint, lambda: services.dispatch, memories, ping_interval_s) for endpoint in ENDPOINTS]
     state = ResponsesState(services.stores.responses, services.stores.conversations)
-    stateful = (*responses_routes(services.dispatch, state, ping_interval_s), *conversation_routes(state))
+    stateful = (*responses_routes(lambda: services.dispatch, state, ping_interval_s), *conversation_routes(state))
     return Litestar(
         route_handlers=[*ROUTES, *doors, *stateful, console],
-        dependencies={name: _provide(value) for name, value in provided.items()},
+        dependencies={name: _provide(value) for name, value in provided.items()}
+        | {"catalog": Provide(lambda: services.catalog, sync_to_thread=False)},
         exception_handlers=EXCEPTION_HANDLERS,
         openapi_config=None,
         logging_config=None,

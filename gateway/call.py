@@ -12,13 +12,14 @@ from gateway.identity import ANONYMOUS, Identity, Priority
 class Trail:
     """What happened to a call. `deployment` is the one that answered; `fallback` names the model that stood in, and `reason`
     says why. `waited_s` was spent in the admission queue, `first_output_s` passed from the call to its first output (0: there
-    was none)."""
+    was none). `error` is the code of the error it ended with."""
 
     __slots__ = (
         "attempts",
         "canary",
         "cost_usd",
         "deployment",
+        "error",
         "fallback",
         "finish",
         "first_output_s",
@@ -29,6 +30,7 @@ class Trail:
 
     def __init__(self) -> None:
         self.deployment = ""
+        self.error = ""
         self.attempts = 0
         self.fallback = ""
         self.reason = ""

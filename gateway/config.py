@@ -29,6 +29,7 @@ from gateway.limits.prices import Price
 from gateway.routing.check import check_routes
 from gateway.routing.config import BreakerConfig, HealthConfig, RetryConfig, RouteConfig
 from gateway.store.config import MEMORY, StoreConfig
+from gateway.telemetry.config import TelemetryConfig
 
 S = TypeVar("S", bound=Struct)
 
@@ -77,6 +78,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store: StoreConfig = StoreConfig()
     conversations: ConversationConfig = ConversationConfig()
     response_cache: ResponseCacheConfig = ResponseCacheConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     api_key_digests: frozenset[bytes] = frozenset()
     admin_key_digests: frozenset[bytes] = frozenset()
 
@@ -92,6 +94,7 @@ SECTIONS: Mapping[str, type[Struct]] = {
     "store": StoreConfig,
     "conversations": ConversationConfig,
     "response_cache": ResponseCacheConfig,
+    "telemetry": TelemetryConfig,
 }
 """Sections that are one table."""
 

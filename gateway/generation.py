@@ -42,18 +42,19 @@ class Generation:
         self.settings = settings
         self.backends = dict(backends)
         self.failures: dict[str, str] = {}
-        self.router = Router(
+        self.router: Router = Router(
             settings.routes,
             backends,
             breaker=settings.breaker,
             retry=settings.retries,
             health=settings.health,
+            series=telemetry.upstream,
             previous=previous.router if previous is not None else None,
         )
         self.catalog = Catalog(self.router, backends)
         self._bounds = {name: _queue_config(settings, name) for name in self.router.names()}
         known = previous.queues if previous is not None else {}
-        self.queues = {
+        self.queues: dict[str, Queue] = {
             name: known[name] if previous is not None and previous._bounds.get(name) == bounds else Queue(bounds)
             for name, bounds in self._bounds.items()
         }
@@ -70,6 +71,7 @@ def _queue_config(settings: Settings, name: str) -> AdmissionConfig:
     model = settings.models.get(name)
     if config.max_running or name in settings.routes or not isinstance(model, EdgeConfig):
         return config
-    # A few more than fit: the engine must not wait for us when a slot is free.
-    running = model.slots + max(1, model.slots // 4)
-    return AdmissionConfig(max_running=running, max_waiting=config.max_waiting, max_wait_s=config.max_wait_s)
+    # A few more than fit, where its own queue has room: the engine must not wait for us when a slot is free.
+    ahead = min(model.queue, max(1, model.slots // 4))
+    waiting = config.max_waiting if name in settings.queues else model.queue - ahead
+    return AdmissionConfig(max_running=model.slots + ahead, max_waiting=waiting, max_wait_s=config.max_wait_s)

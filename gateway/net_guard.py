@@ -13,7 +13,7 @@ Source: the IANA special-purpose address registries for IPv4 and IPv6 (RFC 6890 
 import asyncio
 import socket
 from collections.abc import Collection
-from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -27,24 +27,30 @@ MAX_URL_CHARS = 8192
 _MAX_HOST_CHARS = 253
 _SHOWN_CHARS = 100
 _PORTS = {"http": 80, "https": 443}
-_LOOPBACK_4, _LINK_LOCAL_4, _PRIVATE_4 = ("127.0.0.0/8",), ("169.254.0.0/16",), ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
-_RESERVED_4 = (
-    "0.0.0.0/8",
-    "100.64.0.0/10",  # also the metadata service of Alibaba Cloud
-    "168.63.129.16/32",  # Azure's, in the midst of public addresses
-    "192.0.0.0/24",
-    "192.0.2.0/24",
-    "192.31.196.0/24",
-    "192.52.193.0/24",
-    "192.88.99.0/24",
-    "192.175.48.0/24",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
+_CLOSED_4 = tuple(
+    IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # also the metadata service of Alibaba Cloud
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure's, in the midst of public addresses
+        "169.254.0.0/16",  # everybody else's
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "192.175.48.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
 )
-_CLOSED_4 = tuple(ip_network(text) for text in (*_LOOPBACK_4, *_LINK_LOCAL_4, *_PRIVATE_4, *_RESERVED_4))
 # All that is public lies in here; loopback, unspecified, unique local, link-local, multicast and NAT64 addresses do not.
 _GLOBAL_6 = IPv6Network("2000::/3")
 _CLOSED_6 = tuple(IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"))
@@ -75,7 +81,7 @@ def check_address(address: str) -> bool:
     """Whether an IP address is one of the public internet. What is no IP address is not."""
     try:
         parsed = ip_address(address.partition("%")[0])
-    except (AddressValueError, ValueError):
+    except ValueError:
         return False
     if isinstance(parsed, IPv4Address):
         return not any(parsed in network for network in _CLOSED_4)

@@ -1,29 +1,36 @@
-"""The composition root: builds, starts and closes everything that one gateway holds."""
+"""The composition root: builds, starts and closes everything that one gateway holds, and changes it while it runs."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from backends.errors import BackendError
 from backends.protocol import Backend
 from backends.types import Health
-from edge.config import EdgeConfig
-from gateway.admission.config import AdmissionConfig
 from gateway.admission.queue import Queue
-from gateway.backends import build_backends
+from gateway.backends import Starter, build_backends
 from gateway.config import Settings
+from gateway.config_sources.reader import ConfigError
 from gateway.dispatch.catalog import Catalog
 from gateway.dispatch.dispatch import Dispatch
+from gateway.generation import Generation
 from gateway.middleware.drain import DrainState
+from gateway.reload import BadConfiguration, Plan, ReloadBusy, Stamp, file_stamps
+from gateway.retirement import Retirement, close_backends
 from gateway.routing.router import Router
+from gateway.snapshot import count_waiting, take_snapshot
 from gateway.stores import Stores
+from gateway.telemetry.build import TracingUnavailable, build_tracing
 from gateway.telemetry.telemetry import Telemetry
+from gateway.telemetry.tracing import Tracing
 from gateway.version import gateway_version
 
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.05
-_CLOSE_TIMEOUT_S = 10.0
+_NO_STAMPS: Mapping[str, Stamp] = MappingProxyType({})
 
 
 class Services:
@@ -32,74 +39,127 @@ class Services:
     Args:
         backends: by configured name.
         starters: what loads each backend; a backend without one is ready at once.
+        stamps: of the files that each model is read from.
+
+    Attributes:
+        generation: what the present configuration made. A request that needs several parts of it takes them from one
+            generation, because a reload may come in between.
     """
 
     def __init__(
-        self, settings: Settings, backends: Mapping[str, Backend], starters: Mapping[str, Callable[[], Awaitable[None]]]
+        self,
+        settings: Settings,
+        backends: Mapping[str, Backend],
+        starters: Mapping[str, Starter],
+        stamps: Mapping[str, Stamp] = _NO_STAMPS,
     ) -> None:
-        self.settings = settings
-        self.backends = dict(backends)
         self.stores = Stores(settings)
-        self.router = Router(
-            settings.routes, backends, breaker=settings.breaker, retry=settings.retries, health=settings.health
+        self.telemetry = Telemetry((), version=gateway_version(), tracing=_tracing(settings))
+        self.generation = Generation(settings, backends, self.stores.limiter, self.telemetry)
+        self.telemetry.know(self.generation.names())
+        self.telemetry.watch(
+            lambda: take_snapshot(self.router, self.queues, self.stores.answers, self.stores.redis),
+            lambda: count_waiting(self.queues),
         )
-        self.catalog = Catalog(self.router, backends)
-        self.queues = {name: Queue(_queue_config(settings, name)) for name in self.router.names()}
-        self.telemetry = Telemetry({*backends, *self.router.names()}, version=gateway_version())
-        self.dispatch = Dispatch(self.router, self.catalog, self.queues, self.stores.limiter, self.telemetry, settings.prices)
         self.drain = DrainState()
         self._starters = dict(starters)
-        self._failures: dict[str, str] = {}
+        self._stamps = stamps
+        self._retirement = Retirement()
+        self._has_started = False
+
+    @property
+    def settings(self) -> Settings:
+        """What is in force."""
+        return self.generation.settings
+
+    @property
+    def backends(self) -> Mapping[str, Backend]:
+        """By configured name."""
+        return self.generation.backends
+
+    @property
+    def router(self) -> Router:
+        """Where new requests are routed."""
+        return self.generation.router
+
+    @property
+    def catalog(self) -> Catalog:
+        """What is served now."""
+        return self.generation.catalog
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """By public name, where new requests wait."""
+        return self.generation.queues
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """Where new requests go."""
+        return self.generation.dispatch
 
     async def start(self) -> dict[str, Health]:
         """Load all models, side by side, and return how each one is once none loads any more. Never raises for a model."""
         await self.stores.start()
         self.router.start()
-        await asyncio.gather(*(self._start_one(name, start) for name, start in self._starters.items()))
-        while True:
-            healths = await self.healths()
-            if all(health.state != "loading" for health in healths.values()):
-                return healths
-            await asyncio.sleep(_POLL_S)
+        failures, backends = self.generation.failures, self.generation.backends
+        await asyncio.gather(*(_start_one(name, start, failures) for name, start in self._starters.items()))
+        healths = await _settled(backends, failures)
+        self._has_started = True
+        return healths
 
     async def healths(self) -> dict[str, Health]:
         """Say how each model is, by configured name."""
-        healths = {}
-        for name, backend in self.backends.items():
-            if name in self._failures:
-                healths[name] = Health(state="failed", detail=self._failures[name])
-            else:
-                healths[name] = await backend.health()
-        return healths
+        return await _healths(self.generation.backends, self.generation.failures)
+
+    async def stale(self, stamps: Mapping[str, Stamp]) -> set[str]:
+        """Models that are not as their files are now, or that have failed."""
+        changed = {name for name, stamp in stamps.items() if name in self._stamps and self._stamps[name] != stamp}
+        return changed | {name for name, health in (await self.healths()).items() if health.state == "failed"}
+
+    async def apply(self, plan: Plan) -> None:
+        """Go over to another configuration, all or nothing: what is new is built and started first, and what is replaced is
+        closed when its last request has ended.
+
+        Raises:
+            ConfigError: a model cannot be built.
+            BadConfiguration: a model does not start.
+            ReloadBusy: the models are still being started, the gateway drains, or too much of earlier reloads still runs.
+        """
+        if not self._has_started or self.drain.draining:
+            raise ReloadBusy("The gateway is being started or stopped. Try again in a moment.", headers={"retry-after": "2"})
+        self._retirement.demand_room()
+        models = {name: plan.settings.models[name] for name in (*plan.added, *plan.changed)}
+        # Loading certificates takes a while.
+        fresh, starters = await asyncio.to_thread(build_backends, models)
+        try:
+            await _start_all(fresh, starters)
+            self._switch(plan, fresh)
+        except BaseException:
+            await asyncio.shield(close_backends(fresh.values()))
+            raise
 
     async def close(self) -> None:
         """Close all backends, last built first, each within 10 s; running requests fail with `Unavailable`."""
         for queue in self.queues.values():
             queue.close()
-        for backend in reversed({id(backend): backend for backend in self.backends.values()}.values()):
-            await self._close_one(backend)
+        await self._retirement.close()
+        await close_backends(self.backends.values())
         await self.router.close()
         await self.stores.close()
+        if self.telemetry.tracing is not None:
+            await self.telemetry.tracing.close()
 
-    async def _close_one(self, backend: Backend) -> None:
-        try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await backend.close()
-        except TimeoutError:
-            logger.error("a backend did not close within %g s", _CLOSE_TIMEOUT_S)
-        except Exception:
-            # The others must still be closed.
-            logger.exception("a backend failed while it closed")
-
-    async def _start_one(self, name: str, start: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await start()
-        except BackendError as error:
-            self._failures[name] = error.message
-            logger.error("model %s did not start: %s", name, error.message)
-        except Exception as error:
-            self._failures[name] = f"{type(error).__name__} while starting"
-            logger.exception("model %s did not start", name)
+    def _switch(self, plan: Plan, fresh: Mapping[str, Backend]) -> None:
+        """From here on, new requests meet the new generation. Nothing in here waits."""
+        old, kept = self.generation, self.generation.backends
+        backends = {name: fresh[name] if name in fresh else kept[name] for name in plan.settings.models}
+        new = Generation(plan.settings, backends, self.stores.limiter, self.telemetry, previous=old)
+        self.telemetry.know(new.names())
+        self.stores.follow(plan.settings)
+        self.generation, self._stamps = new, plan.stamps
+        new.router.start()
+        gone = [backend for name, backend in kept.items() if backends.get(name) is not backend]
+        self._retirement.add(old, gone, self.drain.turn())
 
 
 def build_services(settings: Settings) -> Services:
@@ -108,16 +168,54 @@ def build_services(settings: Settings) -> Services:
     Raises:
         ConfigError: a model asks for an engine that is not installed, or a store for what is missing.
     """
+    stamps = file_stamps(settings.models)
     backends, starters = build_backends(settings.models)
-    return Services(settings, backends, starters)
+    return Services(settings, backends, starters, stamps)
 
 
-def _queue_config(settings: Settings, name: str) -> AdmissionConfig:
-    """The queue of a public name. An engine of our own is kept just busy, so that the order is decided here."""
-    config = settings.queues.get(name, settings.queue)
-    model = settings.models.get(name)
-    if config.max_running or name in settings.routes or not isinstance(model, EdgeConfig):
-        return config
-    # A few more than fit: the engine must not wait for us when a slot is free.
-    running = model.slots + max(1, model.slots // 4)
-    return AdmissionConfig(max_running=running, max_waiting=config.max_waiting, max_wait_s=config.max_wait_s)
+def _tracing(settings: Settings) -> Tracing | None:
+    try:
+        return build_tracing(settings.telemetry, gateway_version(), os.environ)
+    except TracingUnavailable as error:
+        raise ConfigError([str(error)]) from error
+
+
+async def _start_all(backends: Mapping[str, Backend], starters: Mapping[str, Starter]) -> None:
+    """Raises BadConfiguration when one of them does not serve."""
+    failures: dict[str, str] = {}
+    await asyncio.gather(*(_start_one(name, start, failures) for name, start in starters.items()))
+    healths = await _settled(backends, failures)
+    mistakes = [
+        f"models.{name}: did not start: {health.detail}"
+        for name, health in healths.items()
+        if health.state in ("failed", "stopped")
+    ]
+    if mistakes:
+        raise BadConfiguration(mistakes)
+
+
+async def _settled(backends: Mapping[str, Backend], failures: Mapping[str, str]) -> dict[str, Health]:
+    """How each backend is once none loads any more."""
+    while True:
+        healths = await _healths(backends, failures)
+        if all(health.state != "loading" for health in healths.values()):
+            return healths
+        await asyncio.sleep(_POLL_S)
+
+
+async def _healths(backends: Mapping[str, Backend], failures: Mapping[str, str]) -> dict[str, Health]:
+    return {
+        name: Health(state="failed", detail=failures[name]) if name in failures else await backend.health()
+        for name, backend in backends.items()
+    }
+
+
+async def _start_one(name: str, start: Starter, failures: dict[str, str]) -> None:
+    try:
+        await start()
+    except BackendError as error:
+        failures[name] = error.message
+        logger.error("model %s did not start: %s", name, error.message)
+    except Exception as error:
+        failures[name] = f"{type(error).__name__} while starting"
+        logger.exception("model %s did not start", name)

@@ -11,6 +11,7 @@ from gateway.context.redis_logs import RedisLogs
 from gateway.context.response_cache import ResponseCache
 from gateway.context.responses_store import StoredResponses
 from gateway.context.sqlite_logs import SqliteLogs
+from gateway.identity import Identity
 from gateway.keys.build import build_key_store
 from gateway.keys.manager import KeyManager
 from gateway.keys.ring import KeyRing
@@ -40,10 +41,12 @@ class Stores:
             key_store = build_key_store(settings.keys, self.database, self.redis)
         except ValueError as error:
             raise ConfigError([str(error)]) from None
-        static = static_identities(settings.api_key_digests | settings.admin_key_digests, settings.admin_key_digests)
-        self.ring = KeyRing(key_store, static, required=settings.keys.required, refresh_s=settings.keys.refresh_s)
+        self.ring = KeyRing(key_store, _static(settings), required=settings.keys.required, refresh_s=settings.keys.refresh_s)
         self.keys = KeyManager(key_store, self.ring)
-        self.limiter = self._limiter(settings)
+        # Without Redis the workers of one gateway cannot count together, so each gives away its part.
+        share = 1 / settings.server.workers
+        self._local = LocalLimiter(settings.limits, SqliteSpend(self.database), prices=settings.prices, share=share)
+        self.limiter: Limiter = self._local if self.redis is None else RedisLimiter(self.redis, self._local)
         context = settings.conversations
         self.conversations = Conversations(self._logs("conversations", context.store_bytes), context)
         self.responses = StoredResponses(self._logs("responses", context.store_bytes), context)
@@ -55,6 +58,11 @@ class Stores:
         """Read the keys, and keep following them."""
         await self.ring.start()
 
+    def follow(self, settings: Settings) -> None:
+        """Take over what may change while the gateway runs: the configured keys and the prices."""
+        self.ring.replace_static(_static(settings))
+        self._local.prices = settings.prices
+
     async def close(self) -> None:
         """Write down what must last, and close everything."""
         await self.ring.close()
@@ -63,14 +71,12 @@ class Stores:
             await self.redis.close()
         await self.database.close()
 
-    def _limiter(self, settings: Settings) -> Limiter:
-        # Without Redis the workers of one gateway cannot count together, so each gives away its part.
-        share = 1 / settings.server.workers
-        local = LocalLimiter(settings.limits, SqliteSpend(self.database), prices=settings.prices, share=share)
-        return local if self.redis is None else RedisLimiter(self.redis, local)
-
     def _logs(self, space: str, max_bytes: int) -> LogStore:
         return SqliteLogs(self.database, space, max_bytes=max_bytes) if self.redis is None else RedisLogs(self.redis, space)
+
+
+def _static(settings: Settings) -> dict[bytes, Identity]:
+    return static_identities(settings.api_key_digests | settings.admin_key_digests, settings.admin_key_digests)
 
 
 def _redis(settings: Settings) -> RedisStore | None:

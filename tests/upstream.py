@@ -6,7 +6,8 @@
 
 One script answers one request, in order; the last one answers all that follow. A script is a list of steps: bytes are written
 at once, `Bytewise` one by one, `Pause` waits, `Until` waits for an event, `Reset` aborts the connection, `Close` ends it.
-Without either, the connection stays open for the next request.
+Without either, the connection stays open for the next request. With `checks` every GET is answered by that, and neither plays a
+script nor counts as a request: a gateway asks for the list of models from time to time.
 """
 
 import asyncio
@@ -94,6 +95,7 @@ class ScriptedUpstream:
     """A running server: `requests` it has received, connections `opened` so far, `gone` when a client left in a script."""
 
     scripts: list[Script]
+    checks: Script | None = None
     requests: list[Received] = field(default_factory=list)
     opened: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -103,14 +105,18 @@ class ScriptedUpstream:
         self.opened += 1
         try:
             while received := await _read_request(reader):
-                self.requests.append(received)
-                script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
-                if not await self._play(script, reader, writer):
+                if not await self._play(self._script_for(received), reader, writer):
                     return
         except (ConnectionError, asyncio.IncompleteReadError):
             self.gone.set()
         finally:
             writer.close()
+
+    def _script_for(self, received: Received) -> Script:
+        if received.method == "GET" and self.checks is not None:
+            return self.checks
+        self.requests.append(received)
+        return self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
 
     async def _play(self, script: Script, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         for step in script:
@@ -160,9 +166,9 @@ async def _read_request(reader: asyncio.StreamReader) -> Received | None:
 
 
 @asynccontextmanager
-async def scripted(*scripts: Script) -> AsyncIterator[ScriptedUpstream]:
+async def scripted(*scripts: Script, checks: Script | None = None) -> AsyncIterator[ScriptedUpstream]:
     """Run a server that plays these scripts, on a free port of the loopback interface."""
-    upstream = ScriptedUpstream(list(scripts))
+    upstream = ScriptedUpstream(list(scripts), checks)
     tasks: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -28,7 +28,7 @@ _DROPPED = frozenset(
     b" content-encoding set-cookie server date via alt-svc strict-transport-security www-authenticate location"
     b" cache-control x-accel-buffering openai-version openai-organization openai-project openai-processing-ms".split()
 )
-_DROPPED_PREFIXES = (b"x-ratelimit-", b"access-control-", b"proxy-")
+_DROPPED_PREFIXES = (b"x-ratelimit-", b"x-baton-", b"access-control-", b"proxy-")
 
 
 class Forwarding:
@@ -245,8 +245,9 @@ def _mend_finish(body: bytes) -> bytes:
 def filter_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """What of an answer's head the client may see.
 
-    Rate limits are left out because they are those of this gateway's key, CORS because it is decided here. The upstream's
-    request id becomes `x-upstream-request-id`, since the client's `x-request-id` is that of this gateway.
+    Rate limits are left out because they are those of this gateway's key, CORS because it is decided here, and what another
+    Baton says about its own deployments because this gateway says it about ours. The upstream's request id becomes
+    `x-upstream-request-id`, since the client's `x-request-id` is that of this gateway.
     """
     kept: Headers = []
     for raw_name, value in headers:

@@ -16,6 +16,7 @@ from backends.remote.config import RemoteConfig
 from backends.remote.decoding import Inflater
 from backends.remote.errors import from_status, from_transport, protocol_error
 from backends.remote.guard import Guard
+from backends.trace_context import TRACE_HEADER_NAMES, trace_headers
 
 T = TypeVar("T")
 
@@ -76,6 +77,9 @@ class Upstream:
             raise closed()
         # With `stream` httpx adds no headers of its own, which it would do slowly.
         length = [(b"content-length", b"%d" % len(body))] if body else []
+        trace = trace_headers.get()
+        if trace:
+            headers = [header for header in headers if header[0] not in TRACE_HEADER_NAMES] + trace
         request = httpx.Request(
             method,
             self._url(path),

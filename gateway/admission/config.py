@@ -14,4 +14,4 @@ class AdmissionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     max_running: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     max_waiting: Annotated[int, Meta(ge=0, le=10_000)] = 256
-    max_wait_s: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+    max_wait_s: Annotated[float, Meta(gt=0, le=86400)] = 300.0

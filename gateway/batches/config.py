@@ -25,7 +25,7 @@ class BatchesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         max_requests: lines of a batch.
         max_line_bytes: of one line of an input file.
         max_output_bytes: of all answers of a batch; lines beyond it fail without being run.
-        retention_s: how long files and finished batches are kept.
+        retention_s: how long files are kept; batches stay a day longer.
         lease_s: seconds after which another process takes over the batches of one that died.
     """
 

@@ -6,7 +6,7 @@ The row comes last and goes first, so that a row always has its contents; conten
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 from uuid import uuid4
 
 from gateway.batches.config import BatchesConfig
@@ -79,7 +79,8 @@ class FileStore:
 
         try:
             await self._tables.run(work)
-        except BaseException:
+        except Exception:
+            # Not when cancelled: then nobody knows whether the row was written.
             await self.folder.remove(id)
             raise
         return await self.get(tenant, id)
@@ -91,9 +92,7 @@ class FileStore:
     async def list(self, tenant: str, page: Page, purpose: str | None) -> Listed[FileObject]:
         """List files, all or those of one purpose. Raises InvalidRequest when the page begins nowhere."""
         more = () if purpose is None else (("purpose = ?", (purpose,)),)
-        rows = await self._tables.read(
-            lambda connection: select_page(connection, "batch_files", _COLUMNS, tenant, page, *more)
-        )
+        rows = await self._tables.read(lambda connection: select_page(connection, "batch_files", _COLUMNS, tenant, page, *more))
         return Listed([_describe(row) for row in rows[: page.limit]], len(rows) > page.limit)
 
     async def open(self, tenant: str, id: str) -> tuple[FileObject, IO[bytes]]:
@@ -163,10 +162,10 @@ def find_file(connection: sqlite3.Connection, tenant: str, id: str) -> FileObjec
     return _describe(row)
 
 
-def _describe(row: tuple[object, ...]) -> FileObject:
+def _describe(row: tuple[Any, ...]) -> FileObject:
     id, size, created_at, expires_at, name, purpose = row
     return FileObject(
-        id=id,  # type: ignore[arg-type]
+        id=id,
         bytes=size,
         created_at=created_at,
         expires_at=expires_at,
@@ -176,7 +175,9 @@ def _describe(row: tuple[object, ...]) -> FileObject:
 
 
 def _expire(connection: sqlite3.Connection, now: int) -> list[str]:
-    query = f"DELETE FROM batch_files WHERE expires_at <= ? AND NOT EXISTS ({_IN_USE.replace('?', 'batch_files.id')}) RETURNING id"
+    query = (
+        f"DELETE FROM batch_files WHERE expires_at <= ? AND NOT EXISTS ({_IN_USE.replace('?', 'batch_files.id')}) RETURNING id"
+    )
     return [id for (id,) in connection.execute(query, (now,)).fetchall()]
 
 

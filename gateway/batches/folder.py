@@ -70,6 +70,10 @@ class Folder:
         """Open a file for reading. The caller closes it, and reads it in a thread."""
         return await self._blocking((self._path / name).open, "rb")
 
+    async def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return await self._blocking((self._path / name).is_file)
+
     async def remove(self, *names: str) -> None:
         """Delete files; those that are gone already do not matter."""
         await self._blocking(self._remove, names)

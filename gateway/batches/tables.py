@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.batches.paging import Page
 from gateway.errors import InvalidRequest
@@ -65,13 +65,15 @@ class Tables:
 
 def select_page(
     connection: sqlite3.Connection, table: str, columns: str, tenant: str, page: Page, *more: Condition
-) -> list[tuple[object, ...]]:
+) -> list[tuple[Any, ...]]:
     """Read one row more than the page has, of what belongs to a tenant. Raises InvalidRequest when `after` names nothing."""
     conditions: list[Condition] = [("tenant = ?", (tenant,)), *more]
     if page.after is not None:
         row = connection.execute(f"SELECT seq FROM {table} WHERE tenant = ? AND id = ?", (tenant, page.after)).fetchone()
         if row is None:
-            raise InvalidRequest(f"'after' names nothing in this list: '{page.after[:80]}'.", param="after", code="invalid_value")
+            raise InvalidRequest(
+                f"'after' names nothing in this list: '{page.after[:80]}'.", param="after", code="invalid_value"
+            )
         conditions.append(("seq > ?" if page.ascending else "seq < ?", row))
     where = " AND ".join(text for text, _ in conditions)
     values = [value for _, some in conditions for value in some]

@@ -1,6 +1,7 @@
 """`baton doctor`: what could keep the gateway from working well here, and what to do about it."""
 
 import argparse
+import os
 
 from gateway.cli.checks.finding import Finding
 from gateway.cli.checks.hardware import check_cores, check_cpu, check_limits, check_memory, cpu_flags
@@ -29,5 +30,9 @@ def _findings(arguments: argparse.Namespace) -> list[Finding]:
         return machine + [Finding("fail", "configuration", line, "see: baton check-config") for line in error.errors]
     # Needs the structs of all engines, which a broken installation may lack.
     from gateway.cli.checks.setup import check_models, check_port, model_bytes
+    from gateway.cli.checks.stores import check_database, check_redis
+    from gateway.cli.checks.upstreams import check_connections, check_upstreams
 
-    return [*machine, *check_models(settings), check_memory(model_bytes(settings)), check_port(settings.server)]
+    models = [*check_models(settings), *check_upstreams(settings), check_memory(model_bytes(settings))]
+    stores = [check_database(settings, os.environ), *check_redis(settings)]
+    return [*machine, *models, *stores, *check_connections(settings), check_port(settings.server)]

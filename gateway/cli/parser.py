@@ -51,6 +51,7 @@ def _add_serve(commands: Any) -> None:
     _add_sources(parser)
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1; others need an API key)")
     parser.add_argument("--port", type=int, help="port to listen on (default 8000; 0 takes a free one)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that serve (default 1; GGUF models need 1)")
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:

@@ -28,7 +28,7 @@ def print_errors(error: ConfigError) -> None:
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    server = {key: getattr(arguments, key, None) for key in ("host", "port")}
+    server = {key: getattr(arguments, key, None) for key in ("host", "port", "workers")}
     models: dict[str, Any] = {}
     for file in arguments.model:
         name = model_name(file)

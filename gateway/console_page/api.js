@@ -31,12 +31,21 @@ async function send(path, options) {
   }
 }
 
-/** Fetches JSON. `accept` lists statuses beside 2xx whose body is an answer too. */
-export async function getJson(path, { key, accept = [] } = {}) {
-  const response = await send(path, { headers: headers(key), signal: AbortSignal.timeout(5000) });
-  if (!response.ok && !accept.includes(response.status)) throw await toError(response);
-  return response.json();
+/** Sends a request, with a JSON body if there is one, and gives the JSON of the answer. `accept` lists statuses beside 2xx
+ *  whose body is an answer too. */
+export async function requestJson(method, path, { key, body, accept = [], timeoutMs = 5000 } = {}) {
+  const signal = AbortSignal.timeout(timeoutMs);
+  try {
+    const response = await send(path, { method, headers: headers(key), body: body && JSON.stringify(body), signal });
+    if (!response.ok && !accept.includes(response.status)) throw await toError(response);
+    return await response.json();
+  } catch (error) {
+    if (signal.aborted) throw new ApiError("The gateway does not answer.");
+    throw error;
+  }
 }
+
+export const getJson = (path, options) => requestJson("GET", path, options);
 
 /** Splits bytes into the data of events. Only a blank line ends an event, whatever else the text contains. */
 async function* events(body) {

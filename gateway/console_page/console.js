@@ -1,10 +1,13 @@
-// The page itself: composer, keys, panel and theme. Everything else is wired up here.
+// The page itself: composer, keyboard, panel and theme. Everything else is wired up here.
 
 import { clear, send, stop, watchChat } from "./chat.js";
+import { dashboard } from "./dashboard.js";
+import { keys } from "./keys.js";
 import { refresh, watchModels } from "./models.js";
 import { $ } from "./page.js";
 import { watchScrolling } from "./scroll.js";
 import { settingsAreValid, showWhatIsInvalid, watchSettings } from "./settings.js";
+import { isShown, watchViews } from "./views.js";
 
 const wide = matchMedia("(min-width: 60rem)");
 const panelIsOpen = () => document.body.classList.contains("panel");
@@ -43,7 +46,7 @@ function submit(text) {
 }
 
 function onKey(event) {
-  if (event.key === "Escape" && !$("ask").open) {
+  if (event.key === "Escape" && isShown("chat") && !document.querySelector("dialog[open]")) {
     if (panelIsOpen() && !wide.matches) panel(false);
     else stop();
   } else if (event.key === "Enter" && event.target === $("prompt") && !event.shiftKey && !event.isComposing) {
@@ -69,3 +72,4 @@ watchSettings(refresh);
 watchChat();
 panel(wide.matches);
 watchModels();
+watchViews({ chat: { hide: () => panel(panelIsOpen() && wide.matches) }, dashboard, keys });

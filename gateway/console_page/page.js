@@ -1,4 +1,4 @@
-// What every part of the page uses: elements, the tab's memory, the clipboard, the toast and the voice for screen readers.
+// What every part of the page uses: elements, the tab's memory, the clipboard, the toast, a question and the voice for screen readers.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -38,6 +38,19 @@ export function toast(text, undo) {
   $("toast").hidden = false;
   clearTimeout(toastTimer);
   toastTimer = setTimeout(hideToast, 6000);
+}
+
+/** Asks a question that has one answer beside "Cancel"; true when that was chosen. */
+export function confirmed({ title, text, yes, danger = false }) {
+  const dialog = $("confirm");
+  const button = $("confirm-yes");
+  $("confirm-title").textContent = title;
+  $("confirm-text").textContent = text;
+  button.textContent = yes;
+  button.classList.toggle("danger", danger);
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
 
 /** Copies text and marks the button as done for a moment. */

@@ -5,7 +5,13 @@ import { $, load, save } from "./page.js";
 const form = $("settings");
 const fields = form.elements;
 
+const keyListeners = [];
+let knownKey = "";
+
 export const apiKey = () => fields.key.value.trim();
+
+/** Calls `listener` whenever another key is used from now on. */
+export const onNewKey = (listener) => keyListeners.push(listener);
 
 function showTemperature() {
   $("temperature-out").value = Number(fields.temperature.value).toFixed(2).replace(/0$/, "");
@@ -14,6 +20,15 @@ function showTemperature() {
 function changed() {
   showTemperature();
   save("settings", Object.fromEntries(new FormData(form)));
+  if (apiKey() === knownKey) return;
+  knownKey = apiKey();
+  keyListeners.forEach((listener) => listener());
+}
+
+/** Uses this key from now on. */
+export function useKey(key) {
+  fields.key.value = key;
+  changed();
 }
 
 /** Fills the form from memory and keeps both together; `onKey` runs when the key changed. */
@@ -23,6 +38,7 @@ export function watchSettings(onKey) {
     if (field.type === "checkbox") field.checked = field.name in values;
     else if (field.name in values) field.value = values[field.name];
   }
+  knownKey = apiKey();
   showTemperature();
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", changed);

@@ -65,6 +65,8 @@ class Run:
         self.call.trail.finish = source.finish
         self.observation.finish(self.call.usage, source.finish)
         if self.attempt is not None:
+            if self.attempt.span is not None:
+                self.attempt.span.describe(self.call.usage, source.finish)
             gaps = self._seen - 1
             self.attempt.succeeded((perf_counter() - self._first_at) / gaps if gaps > 0 else None)
         await self._release()
@@ -74,7 +76,8 @@ class Run:
         if self._ended:
             return
         api_error = classify(error, request_id=self.call.id, prompt_param=self._prompt_param)
-        self.observation.fail(api_error.code, api_error.status)
+        self.call.trail.error = api_error.code or "none"
+        self.observation.fail(api_error.code, api_error.status, api_error.type)
         if self.attempt is not None:
             if isinstance(error, BackendError):
                 self.attempt.failed(error)
@@ -104,6 +107,7 @@ class Run:
             call.usage = self._estimate()
         if call.usage is not None and self.price is not None:
             call.trail.cost_usd = cost(call.usage, self.price)
+        self.observation.settle(call.trail, call.identity.key_id)
         if self.reservation is not None and self.reservation is not UNLIMITED:
             # A caller that is being cancelled must still pay.
             await asyncio.shield(self.reservation.settle(call.usage, call.trail.cost_usd))

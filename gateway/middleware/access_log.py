@@ -112,6 +112,8 @@ def _describe_call(fields: Fields, call: Call) -> None:
         fields["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
     if trail.finish is not None:
         fields["gen_ai.response.finish_reasons"] = [trail.finish]
+    if trail.error:
+        fields["error.code"] = trail.error
     if trail.cost_usd:
         fields["baton.cost_usd"] = trail.cost_usd
     if trail.fallback:

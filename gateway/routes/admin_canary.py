@@ -12,7 +12,7 @@ decides on a page of two seconds ago must not hand everything to a canary that h
 
 import logging
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, post
@@ -30,16 +30,14 @@ from gateway.translate.body import Body
 
 logger = logging.getLogger(__name__)
 
-Action = Literal["promote", "pause", "resume", "rollback", "set"]
-
-_ACTIONS = "promote, pause, resume, rollback, set"
+_ACTIONS = ("promote", "pause", "resume", "rollback", "set")
 _MAX_ECHO_CHARS = 128
 
 
 class CanaryOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body. `percent` (0 to 100) belongs to `set`, and to nothing else."""
+    """The body. `action` is one of those above; `percent` (0 to 100) belongs to `set`, and to nothing else."""
 
-    action: Action
+    action: str
     percent: Annotated[float, Meta(ge=0, le=100)] | None = None
 
 
@@ -71,9 +69,9 @@ class WrongState(InvalidRequest):
     code = "canary_state"
 
 
-_BODY = Body(CanaryOrder, hints={"action": _ACTIONS})
+_BODY = Body(CanaryOrder)
 
-_POSSIBLE: Mapping[Action, frozenset[CanaryState]] = {
+_POSSIBLE: Mapping[str, frozenset[CanaryState]] = {
     "promote": frozenset(("running", "paused", "promoted")),
     "pause": frozenset(("running", "paused")),
     "resume": frozenset(("running", "paused", "rolled_back")),
@@ -104,9 +102,12 @@ def steer(canary: Canary, order: CanaryOrder) -> None:
     """Carry out an order.
 
     Raises:
-        InvalidRequest: `percent` is missing, or out of place.
+        InvalidRequest: there is no such action; or `percent` is missing, or out of place.
         WrongState: not in this state.
     """
+    if order.action not in _ACTIONS:
+        text = f"Invalid 'action': '{order.action[:_MAX_ECHO_CHARS]}' is none of {', '.join(_ACTIONS)}."
+        raise InvalidRequest(text, param="action", code="invalid_value")
     if order.action == "set" and order.percent is None:
         text = "Missing required parameter: 'percent' (0 to 100)."
         raise InvalidRequest(text, param="percent", code="missing_required_parameter")
@@ -132,7 +133,7 @@ def _act(canary: Canary, order: CanaryOrder) -> None:
             canary.set_percent(order.percent)
 
 
-def _why_not(canary: Canary, action: Action) -> str:
+def _why_not(canary: Canary, action: str) -> str:
     if canary.state == "rolled_back":
         why = f" ({canary.reason})" if canary.reason else ""
         return f"'{action}' is not possible: the canary has been rolled back{why}. First 'resume' it, or 'set' a percentage."

@@ -61,26 +61,28 @@ class Endpoint(NamedTuple):
     forwards: bool = True
 
 
-def door(endpoint: Endpoint, dispatch: Dispatch, memories: Memories, ping_interval_s: float) -> ASGIRouteHandler:
-    """Build the handler of an endpoint."""
+def door(endpoint: Endpoint, current: Callable[[], Dispatch], memories: Memories, ping_interval_s: float) -> ASGIRouteHandler:
+    """Build the handler of an endpoint. `current` gives the dispatch of the moment, which a request keeps to its end."""
 
     @asgi(endpoint.path, copy_scope=False)
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":  # type: ignore[typeddict-item]
             text = f"Method {scope['method'][:20]} is not allowed for {endpoint.path}."  # type: ignore[typeddict-item]
             raise MethodNotSupported(text, headers={"allow": "POST, OPTIONS"})
-        asked = Asked(scope, endpoint.name, await read_whole(receive))
+        asked, dispatch = Asked(scope, endpoint.name, await read_whole(receive)), current()
         await _settle_model(asked, endpoint, dispatch)
         memory = await recall(asked, endpoint.name, memories)
         if memory is None:
-            return await answer(asked, None, scope, receive, send)
+            return await answer(dispatch, asked, None, scope, receive, send)
         with memory:
             response = memory.replay(memory.hit) if memory.hit is not None else None
             if response is not None:
                 return await response(scope, receive, send)
-            await answer(asked, memory, scope, receive, send)
+            await answer(dispatch, asked, memory, scope, receive, send)
 
-    async def answer(asked: Asked, memory: Memory | None, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(
+        dispatch: Dispatch, asked: Asked, memory: Memory | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         opener, call = _Opener(endpoint, asked, memory), asked.call
         _prepare(opener, asked, endpoint, dispatch)
 

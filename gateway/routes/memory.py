@@ -86,7 +86,9 @@ class Memory:
         mode = choose_mode(wanted_mode(call.cache or None), answers.config.default, self._endpoint, fields)
         if mode == "off":
             return
-        key = cache_key(call.identity.tenant, self._endpoint, call.model, fields)
+        # Tags decide which deployments may answer, and so does the name.
+        answering = " ".join((call.model, *sorted(call.tags)))
+        key = cache_key(call.identity.tenant, self._endpoint, answering, fields)
         found = answers.refresh(key, self._endpoint) if mode == "refresh" else await answers.begin(key, self._endpoint)
         if isinstance(found, Lease):
             self._lease = found
@@ -116,7 +118,8 @@ class Memory:
             message = msgspec.json.decode(body, type=_Completion).choices[0].message
             turn = [*self._new_messages, bytes(memoryview(message))]
             await self._memories.chats.append(call.identity.tenant, call.conversation, turn)
-        if self._lease is not None and not call.trail.fallback:
+        # What stood in, or is on trial, must not answer for the model later.
+        if self._lease is not None and not call.trail.fallback and not call.trail.canary:
             await self._lease.keep(body)
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 from litestar import Request, Response, get
 
-from gateway.routes.operator import ServicesDependency
+from gateway.routes.operator import OperationDependency
 
 
 @get("/metrics")
-async def metrics(request: Request[Any, Any, Any], services: ServicesDependency) -> Response[bytes]:
-    """Render all metrics, in the text or the OpenMetrics format, whichever the scraper asks for."""
-    body, content_type = services.telemetry.exposition(await services.healths(), request.headers.get("accept", ""))
+async def metrics(request: Request[Any, Any, Any], operation: OperationDependency) -> Response[bytes]:
+    """Render the metrics of all workers, in the text or the OpenMetrics format, whichever the scraper asks for."""
+    body, content_type = await operation.metrics(request.headers.get("accept", ""))
     return Response(body, headers={"content-type": content_type})

@@ -6,6 +6,7 @@ A body is translated for every backend: earlier turns are kept here, and an upst
 before anything waits in a queue; what is kept is written before the last event leaves, so that a client may continue at once.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -39,8 +40,15 @@ _PATH = "/v1/responses"
 _BODY = Body(ResponseRequest, RESPONSES)
 
 
-def responses_routes(dispatch: Dispatch, state: ResponsesState, ping_interval_s: float) -> tuple[BaseRouteHandler, ...]:
-    """Build the handlers. `ping_interval_s` is the silence after which a stream sends a comment; 0 sends none."""
+def responses_routes(
+    current: Callable[[], Dispatch], state: ResponsesState, ping_interval_s: float
+) -> tuple[BaseRouteHandler, ...]:
+    """Build the handlers.
+
+    Args:
+        current: gives the dispatch of the moment, which a request keeps to its end.
+        ping_interval_s: the silence after which a stream sends a comment; 0 sends none.
+    """
 
     @get(_PATH + "/{response_id:str}")
     async def retrieve(request: Request[Any, Any, Any], response_id: FromPath[str]) -> ASGIApp:
@@ -64,10 +72,10 @@ def responses_routes(dispatch: Dispatch, state: ResponsesState, ping_interval_s:
         stored = await get_response(state, tenant_of(request), response_id)
         return JsonReply(page(input_items(stored), request.query_params))
 
-    return _creator(dispatch, state, ping_interval_s), retrieve, remove, list_input_items
+    return _creator(current, state, ping_interval_s), retrieve, remove, list_input_items
 
 
-def _creator(dispatch: Dispatch, state: ResponsesState, ping_interval_s: float) -> ASGIRouteHandler:
+def _creator(current: Callable[[], Dispatch], state: ResponsesState, ping_interval_s: float) -> ASGIRouteHandler:
     @asgi(_PATH, copy_scope=False)
     async def create(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":  # type: ignore[typeddict-item]
@@ -75,7 +83,7 @@ def _creator(dispatch: Dispatch, state: ResponsesState, ping_interval_s: float) 
             raise MethodNotSupported(text, headers={"allow": "POST, OPTIONS"})
         body = _BODY.decode(await read_whole(receive))
         check(body)
-        call = new_call(scope, "responses", body.model or "")
+        call, dispatch = new_call(scope, "responses", body.model or ""), current()
         call.model = call.model or await _only_model(dispatch.catalog, call.identity)
         check_model(call.identity, call.model)
         asked = await AskedResponse.read(body, call, state, by_prefix=dispatch.catalog.traits(call.model).by_prefix)

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from backends.errors import BackendError, Overloaded, Unavailable
-from backends.protocol import Backend
+from backends.protocol import Backend, Forwarder
 from gateway.call import Call
 from gateway.routing.breaker import Breaker
 from gateway.routing.faults import is_fault
+from gateway.telemetry.tracing import AttemptTrace, current_trace, operation_of
+from gateway.telemetry.upstream import Outcome, UpstreamSeries, outcome_of
 
 SHORT_PAUSE_S = 1.0
 """A pause with so much left or less is an estimate of when a queue drains; where nobody else can serve, it is ignored."""
@@ -49,9 +51,17 @@ class Deployment:
         paused_until: the time before which it asked to be left alone (429 with retry-after; at most 60 s are believed).
         is_healthy: the verdict of the active checks; without one nothing is sent.
         is_ready: what the backend says of itself; one that is not ready is the last resort.
+        series: what its attempts come to, for metrics.
     """
 
-    def __init__(self, name: str, backend: Backend, breaker: Breaker, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        backend: Backend,
+        breaker: Breaker,
+        clock: Callable[[], float],
+        series: UpstreamSeries | None = None,
+    ) -> None:
         self.name = name
         self.backend = backend
         self.breaker = breaker
@@ -62,7 +72,9 @@ class Deployment:
         self.is_healthy = True
         self.is_ready = True
         self.clock = clock
+        self.series = series or UpstreamSeries()
         self._is_checked = isinstance(backend, Checkable)
+        self._provider = "openai" if isinstance(backend, Forwarder) else "baton"
 
     def is_usable(self, now: float, *, last_resort: bool = False) -> bool:
         """Whether an attempt may begin; with `last_resort` also where it probably cannot be served yet."""
@@ -83,7 +95,9 @@ class Deployment:
         call.trail.deployment = self.name
         call.trail.attempts += 1
         now = self.clock()
-        return Attempt(self, outcomes, now, self.breaker.begin(now))
+        trace = current_trace.get()
+        span = None if trace is None else trace.attempt(operation_of(call.endpoint), self.name, self._provider)
+        return Attempt(self, outcomes, now, self.breaker.begin(now), span)
 
     def is_at_fault(self, error: BackendError) -> bool:
         """Whether the error counts against it.
@@ -106,10 +120,18 @@ class Deployment:
 class Attempt:
     """One try of one call at one deployment. It ends exactly once; whatever is said after that changes nothing."""
 
-    __slots__ = ("_has_ended", "_outcomes", "_started_at", "_ticket", "deployment", "ttft_s")
+    __slots__ = ("_has_ended", "_outcomes", "_started_at", "_ticket", "deployment", "span", "ttft_s")
 
-    def __init__(self, deployment: Deployment, outcomes: Outcomes | None, started_at: float, ticket: int) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        outcomes: Outcomes | None,
+        started_at: float,
+        ticket: int,
+        span: AttemptTrace | None = None,
+    ) -> None:
         self.deployment = deployment
+        self.span = span
         self.ttft_s: float | None = None
         self._outcomes = outcomes
         self._started_at = started_at
@@ -124,13 +146,16 @@ class Attempt:
         now = deployment.clock()
         self.ttft_s = now - self._started_at
         deployment.observe(self.ttft_s, now)
+        deployment.series.first_token.observe(self.ttft_s)
+        if self.span is not None:
+            self.span.first_output()
         deployment.breaker.answered(self._ticket, now)
         if self._outcomes is not None:
             self._outcomes.first_token(self.ttft_s)
 
     def succeeded(self, itl_s: float | None = None) -> None:
         """The answer is complete. `itl_s` is the mean time between its tokens; None for fewer than two, or when unknown."""
-        if self._end():
+        if self._end("success"):
             deployment = self.deployment
             deployment.breaker.succeeded(self._ticket, deployment.clock())
             if self._outcomes is not None:
@@ -141,22 +166,27 @@ class Attempt:
         deployment = self.deployment
         if isinstance(error, Overloaded) and error.retry_after_s is not None and not self._has_ended:
             deployment.pause(error.retry_after_s, deployment.clock())
+        if not self._end(outcome_of(error), error):
+            return
         if not deployment.is_at_fault(error):
-            self.cancelled()
-        elif self._end():
+            deployment.breaker.cancelled(self._ticket)
+        else:
             deployment.breaker.failed(self._ticket, deployment.clock())
             if self._outcomes is not None:
                 self._outcomes.failed()
 
     def cancelled(self) -> None:
         """It ended without saying anything about the deployment: the client left, or another attempt was faster."""
-        if self._end():
+        if self._end("cancelled"):
             self.deployment.breaker.cancelled(self._ticket)
 
-    def _end(self) -> bool:
+    def _end(self, outcome: Outcome, error: BackendError | None = None) -> bool:
         """Return True the first time."""
         if self._has_ended:
             return False
         self._has_ended = True
         self.deployment.outstanding -= 1
+        self.deployment.series.outcomes[outcome] += 1
+        if self.span is not None:
+            self.span.end(error, cancelled=outcome == "cancelled")
         return True

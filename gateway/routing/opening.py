@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from backends.errors import BackendError
+from backends.trace_context import trace_headers
 from gateway.call import Call
 from gateway.routing.deployment import Attempt, Deployment
 from gateway.routing.seat import Seat
@@ -30,6 +31,9 @@ async def open_at(seat: Seat, call: Call, open: Open[T]) -> tuple[T, Attempt]:
 
 async def finish_opening(attempt: Attempt, open: Open[T]) -> T:
     """Wait for the first output of an attempt that has begun."""
+    if attempt.span is not None:
+        # An attempt elsewhere sets its own, and a hedged one has a task and so a context of its own.
+        trace_headers.set(attempt.span.headers)
     try:
         output = await open(attempt.deployment)
     except BackendError as error:

@@ -20,6 +20,7 @@ from gateway.routing.retry import RetryBudget
 from gateway.routing.route import Route
 from gateway.routing.seat import Seat
 from gateway.routing.views import DeploymentView, RouterView, RouteView
+from gateway.telemetry.upstream import UpstreamSeries
 
 _MAX_NAMES_IN_MESSAGE = 10
 _MAX_NAME_CHARS = 200
@@ -33,9 +34,10 @@ class Router:
             name.
         backends: by the name of the configured model.
         sleep: waits for seconds.
-        previous: the router that this one follows after a reload. Deployments with the same backend and the same rules for their
-            breaker are taken over as they are, and so are routes whose configuration and deployments are the same: what was
-            learned about them, and the state of a canary, goes on.
+        series: what the attempts at a deployment are counted in, by its name.
+        previous: the router that this one follows after a reload. Deployments with the same backend and the same rules for
+            their breaker are taken over as they are, and so are routes whose configuration and deployments are the same: what
+            was learned about them, and the state of a canary, goes on.
 
     Attributes:
         deployments: by the name of the configured model.
@@ -55,6 +57,7 @@ class Router:
         clock: Callable[[], float] = monotonic,
         random: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        series: Callable[[str], UpstreamSeries] = lambda _: UpstreamSeries(),
         previous: "Router | None" = None,
     ) -> None:
         if errors := check_routes(routes, backends):
@@ -63,13 +66,13 @@ class Router:
         self.random = random or Random()
         self.sleep = sleep
         self.retry = retry
-        self.budget = previous.budget if previous and previous.retry == retry else RetryBudget(retry.budget_ratio)
+        self.budget: RetryBudget = previous.budget if previous and previous.retry == retry else RetryBudget(retry.budget_ratio)
         self._breaker = breaker
         known = previous.deployments if previous and previous._breaker == breaker else {}
-        self.deployments = {
+        self.deployments: dict[str, Deployment] = {
             name: known[name]
             if name in known and known[name].backend is backend
-            else Deployment(name, backend, Breaker(breaker, self.random), clock)
+            else Deployment(name, backend, Breaker(breaker, self.random), clock, series(name))
             for name, backend in backends.items()
         }
         names = public_names(routes, backends)

@@ -8,10 +8,11 @@ knowing what came before. `settle` comes last, once.
 from collections.abc import Callable
 
 from backends.types import Usage
+from gateway.call import Trail
 from gateway.telemetry.blame import known_code
 from gateway.telemetry.families import Series
 from gateway.telemetry.live import Live
-from gateway.telemetry.settled import CallTrail, SettledFamilies
+from gateway.telemetry.settled import SettledFamilies
 
 CLIENT_CLOSED_STATUS = 499
 """The status that nginx logs for a client that left; no client ever sees it."""
@@ -91,7 +92,7 @@ class Observation:
         if self._end(_LEFT):
             self._count_generated()
 
-    def settle(self, trail: CallTrail, key_id: str) -> None:
+    def settle(self, trail: Trail, key_id: str) -> None:
         """Count what the call came to in all, after its end; `key_id` is of a known key, or empty."""
         self._series.queue_wait.observe(trail.waited_s)
         self._settled.settle(self._series.labels[1], trail, key_id, self._total)

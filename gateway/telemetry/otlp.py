@@ -50,6 +50,7 @@ class OtlpTracing:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         parsed = parse_env_headers(headers, liberal=True)
         exporter = OTLPSpanExporter(endpoint=config.traces_url, headers=parsed, timeout=_EXPORT_TIMEOUT_S)
+        self._exporter = PatientExporter(exporter, config.traces_url)
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(config.sample_ratio)),
             resource=Resource.create({"service.name": config.service_name, "service.version": version}),
@@ -57,7 +58,7 @@ class OtlpTracing:
         )
         self._provider.add_span_processor(
             BatchSpanProcessor(
-                PatientExporter(exporter, config.traces_url),
+                self._exporter,
                 max_queue_size=_QUEUE_SPANS,
                 schedule_delay_millis=_SEND_EVERY_MS,
                 max_export_batch_size=_BATCH_SPANS,
@@ -88,9 +89,11 @@ class OtlpTracing:
 
         # The SDK waits as long as its exporter does, and a thread of the loop's pool would hold up the exit.
         Thread(target=shut_down, name="tracing-close", daemon=True).start()
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await done.wait()
+        except TimeoutError:
+            self._exporter.has_given_up = True
 
 
 class OtlpRequest:
@@ -132,7 +135,7 @@ class OtlpRequest:
 
 
 class OtlpAttempt:
-    """See `gateway.telemetry.tracing.AttemptTrace`. Where nothing is recorded it holds the request's span, which takes no notice."""
+    """See `gateway.telemetry.tracing.AttemptTrace`. Where nothing is recorded it holds the request's span, which drops all."""
 
     __slots__ = ("_span", "headers")
 
@@ -165,18 +168,19 @@ class OtlpAttempt:
 
 
 class PatientExporter(SpanExporter):
-    """Says once a minute that spans were lost, instead of for each batch."""
+    """Says once a minute that spans were lost, instead of for each batch. One that has given up sends nothing more."""
 
     def __init__(self, exporter: SpanExporter, url: str, clock: Callable[[], float] = monotonic) -> None:
         self._exporter = exporter
         self._url = url
         self._clock = clock
+        self.has_given_up = False
         self._lost = 0
         self._quiet_until = float("-inf")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send a batch."""
-        result = self._exporter.export(spans)
+        result = SpanExportResult.FAILURE if self.has_given_up else self._exporter.export(spans)
         if result is not SpanExportResult.SUCCESS:
             self._lost += len(spans)
             if self._clock() >= self._quiet_until:

@@ -1,11 +1,11 @@
 """What whole calls came to, beyond one endpoint: retries, fallbacks, money, tokens of keys, and refusals by limits."""
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from gateway.call import Trail
 from gateway.telemetry.blame import known_code
 from gateway.telemetry.figures import PREFIX, Amounts, add, counter
 
@@ -23,16 +23,6 @@ _LIMITS = {
 }
 
 
-class CallTrail(Protocol):
-    """What happened to a call: the part of `gateway.call.Trail` that is counted."""
-
-    attempts: int
-    fallback: str
-    reason: str
-    waited_s: float
-    cost_usd: float
-
-
 class SettledFamilies(Collector):
     """Counts, and exports the counts."""
 
@@ -43,7 +33,7 @@ class SettledFamilies(Collector):
         self._key_tokens: dict[str, int] = {}
         self._limited: Amounts = {}
 
-    def settle(self, model: str, trail: CallTrail, key_id: str, tokens: int) -> None:
+    def settle(self, model: str, trail: Trail, key_id: str, tokens: int) -> None:
         """Count a call that has ended. `model` is the public name, `tokens` are prompt and answer together."""
         if tokens:
             counts = self._key_tokens

@@ -9,7 +9,6 @@ from time import perf_counter
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from backends.types import Health
@@ -18,6 +17,7 @@ from gateway.telemetry.engine import EngineCollector
 from gateway.telemetry.families import RequestFamilies, Series
 from gateway.telemetry.figures import PREFIX, Amounts, counter, gauge
 from gateway.telemetry.live import Live
+from gateway.telemetry.merge import render
 from gateway.telemetry.observation import Observation
 from gateway.telemetry.settled import SettledFamilies
 from gateway.telemetry.snapshot import GatewaySnapshot, SnapshotFamilies
@@ -104,9 +104,12 @@ class Telemetry:
 
     def exposition(self, healths: Mapping[str, Health], accept: str = "") -> tuple[bytes, str]:
         """Render all metrics; `accept` is the scraper's Accept header. Returns the body and its content type."""
+        return render(self.collect(healths), accept)
+
+    def collect(self, healths: Mapping[str, Health]) -> list[Metric]:
+        """All metrics, not yet rendered."""
         self._engine.healths = healths
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return list(self._registry.collect())
 
     def _new_series(self, endpoint: str, model: str) -> Series:
         key = (endpoint, model if model in self._models else UNKNOWN_MODEL)

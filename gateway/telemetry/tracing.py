@@ -15,7 +15,6 @@ from typing import Protocol
 
 from backends.errors import BackendError
 from backends.types import FinishReason, Usage
-from gateway.telemetry.config import TelemetryConfig
 
 Headers = list[tuple[bytes, bytes]]
 Attributes = Mapping[str, str | bool | int | float | list[str]]
@@ -76,26 +75,6 @@ current_trace: ContextVar[RequestTrace | None] = ContextVar("current_trace", def
 """The trace of the request that is being served."""
 
 
-class TracingUnavailable(Exception):
-    """Traces are configured, and OpenTelemetry is not installed."""
-
-
 def operation_of(endpoint: str) -> str:
     """What the conventions call the work of an endpoint."""
     return _OPERATIONS.get(endpoint, "chat")
-
-
-def build_tracing(config: TelemetryConfig, version: str, environ: Mapping[str, str]) -> Tracing | None:
-    """Build what sends traces; None when no endpoint is configured.
-
-    Raises:
-        TracingUnavailable: the extra `otel` is not installed.
-    """
-    if not config.otlp_endpoint:
-        return None
-    try:
-        from gateway.telemetry.otlp import OtlpTracing
-    except ModuleNotFoundError as error:
-        text = f"telemetry.otlp_endpoint needs {error.name}, which is not installed. Run: pip install 'baton-llm[otel]'"
-        raise TracingUnavailable(text) from error
-    return OtlpTracing(config, version, environ.get(config.otlp_headers_env, ""))

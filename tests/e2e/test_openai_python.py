@@ -6,7 +6,7 @@ import openai
 import pytest
 from pydantic import BaseModel, Field
 
-from tests.e2e.gateway_process import HI, MODEL, Server
+from tests.e2e.gateway_process import HI, MODEL, Server, eventually
 
 WEATHER = {
     "type": "function",
@@ -178,7 +178,7 @@ def test_errors_are_the_sdks_own_and_carry_the_request_id(client: openai.OpenAI,
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model=MODEL, messages=HI, temperature=9)
     assert refused.value.param == "temperature"
-    assert refused.value.request_id in server.log()
+    eventually(lambda: refused.value.request_id in server.log(), "the line of the request is written")
     with pytest.raises(openai.NotFoundError) as unknown:
         client.chat.completions.create(model="nope", messages=HI, stream=True)
     assert unknown.value.code == "model_not_found"

@@ -4,6 +4,7 @@ import errno
 import socket
 from pathlib import Path
 
+from backends.remote.config import RemoteConfig
 from edge.config import EdgeConfig
 from gateway.cli.checks.finding import Finding
 from gateway.config import ServerConfig, Settings
@@ -13,9 +14,11 @@ _MIB = 1 << 20
 
 
 def check_models(settings: Settings) -> list[Finding]:
-    """Are the model files there, and do they begin like GGUF files?"""
+    """Are the model files there, and do they begin like GGUF files? Remote models have none."""
     findings = []
     for name, model in settings.models.items():
+        if isinstance(model, RemoteConfig):
+            continue
         if not isinstance(model, EdgeConfig):
             findings.append(Finding("ok", f"model {name}", "answers by itself, without a file"))
             continue

@@ -143,6 +143,7 @@ async def test_the_head_of_an_answer_is_filtered(rig: Rig) -> None:
         ("Date", "today"),
         ("X-Request-Id", "up-1"),
         ("x-ratelimit-remaining-tokens", "5"),
+        ("X-Baton-Deployment", "theirs"),
         ("Access-Control-Allow-Origin", "*"),
         ("Keep-Alive", "timeout=5"),
         ("x-custom", "kept"),

@@ -148,18 +148,18 @@ def test_an_open_choice_is_no_whole_answer() -> None:
 
 
 ENDLESS = {
-    "text": {"delta": {"content": "x" * 100}},
-    "tiny pieces": {"delta": {"content": "x"}},
-    "arguments": {"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "x" * 100}}]}},
-    "log probabilities": {"delta": {}, "logprobs": {"content": [{"token": "x", "bytes": [120]}]}},
-    "an unknown list": {"delta": {"images": ["x" * 100]}},
+    "text": (40, {"delta": {"content": "x" * 1000}}),
+    "tiny pieces": (1000, {"delta": {"content": "x"}}),
+    "arguments": (40, {"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "x" * 1000}}]}}),
+    "log probabilities": (40, {"delta": {}, "logprobs": {"content": [{"token": "x" * 1000, "bytes": [120]}]}}),
+    "an unknown list": (40, {"delta": {"images": ["x" * 1000]}}),
 }
 
 
-@pytest.mark.parametrize("choice", ENDLESS.values(), ids=ENDLESS)
-def test_a_long_stream_is_given_up_and_forgotten(choice: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("times", "choice"), ENDLESS.values(), ids=ENDLESS)
+def test_a_long_stream_is_given_up_and_forgotten(times: int, choice: dict[str, Any]) -> None:
     assembler = Assembler("chat", choices=1, max_bytes=10_000)
-    for _ in range(1000):
+    for _ in range(times):
         assembler.feed(event(choice))
     assembler.feed(FINISH + DONE)
     assert assembler.finish() is None

@@ -189,7 +189,7 @@ def test_doctor_reports_every_subject_and_succeeds(run_baton, tmp_path):
     subjects = re.findall(r"^(?:ok|warn|fail) +([\w. ]+):", result.stdout, re.MULTILINE)
     assert subjects == [
         *("python", "gateway packages", "edge packages", "llama.cpp", "cpu", "cores", "limits"),
-        *("model fake", "memory", "port"),
+        *("model fake", "memory", "database", "port"),
     ]
 
 

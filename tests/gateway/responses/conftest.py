@@ -99,7 +99,7 @@ def create_app(backends: dict[str, Backend], database: Database, config: Convers
     conversations = Conversations(SqliteLogs(database, "conversations", max_bytes=1 << 30), config)
     responses = StoredResponses(SqliteLogs(database, "responses", max_bytes=1 << 30), config)
     state = ResponsesState(responses, conversations)
-    routes = (*responses_routes(dispatch, state, ping_s), *conversation_routes(state))
+    routes = (*responses_routes(lambda: dispatch, state, ping_s), *conversation_routes(state))
     app: Any = Litestar(route_handlers=routes, exception_handlers=EXCEPTION_HANDLERS, openapi_config=None, logging_config=None)
     inner = Body(app, max_bytes=1 << 20, timeout_s=10)
 
