@@ -45,6 +45,7 @@ def main(goal: str) -> None:
             models("the models that only tests use", TEST_MODELS)
             provide_test_programs()
             node_packages()
+            llama_server()
 
 
 def use_supported_python() -> None:
@@ -121,16 +122,27 @@ def models(what: str, names: tuple[str, ...]) -> None:
 
 
 def node_packages() -> None:
-    """Install the OpenAI SDK for Node as locked, where there is a Node."""
+    """Install the SDKs for Node as locked, where there is a Node."""
     lock = NODE / "package-lock.json"
     if not shutil.which("npm") or not lock.is_file():
         return
 
     def install() -> None:
-        say("installing the OpenAI SDK for Node")
+        say("installing the SDKs for Node")
         logged(["npm", "ci", "--prefix", str(NODE), "--no-audit", "--no-fund"])
 
     once("node", [lock.read_text(encoding="utf-8")], NODE / "node_modules", install)
+
+
+def llama_server() -> None:
+    """Build the llama-server that tests put a gateway in front of; without it those tests do not run."""
+    sys.path.append(str(ROOT))
+    from benchmarks.peers import llama_server as build  # the benchmarks compare Baton with the same one
+
+    try:
+        build()
+    except StepError as error:
+        say(f"could not build llama-server, so the tests that need it will not run:\n{error}")
 
 
 def pip(*arguments: str) -> None:

@@ -2,8 +2,8 @@
 
 All servers are alive all the time, and idle but for the one that is asked: every case of every repetition goes to each of them
 in turn, so that noise hits all alike, and in another order each time. Whatever is compared is compared within one repetition;
-the tables show medians and how far single repetitions strayed. Generator, upstream and gateway share the machine's cores. Memory
-is measured afterwards, with a Baton of its own. Everything is kept under `benchmarks/results`.
+the tables show medians and how far single repetitions strayed. Generator, upstream and gateway share the machine's cores.
+Memory is measured afterwards, with a Baton of its own. Everything is kept under `benchmarks/results`.
 """
 
 import argparse

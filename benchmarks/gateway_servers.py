@@ -38,7 +38,8 @@ def baton(behind: Running, folder: Path) -> Iterator[Running]:
     config.write_text(f'[server]\nlog_level = "warning"\n\n[store]\n{store}\n\n[models.{MODEL}]\n{model}', encoding="utf-8")
     key = _create_key(config)
     command = [*BATON, "serve", "--config", str(config), "--port", str(port)]
-    with running(command, f"http://127.0.0.1:{port}", "/health/ready", folder / f"baton-{port}.log", key=key) as server:
+    # Asks for the key too, so that the keys have been read when the first request comes.
+    with running(command, f"http://127.0.0.1:{port}", "/v1/models", folder / f"baton-{port}.log", key=key) as server:
         yield server
 
 
@@ -76,7 +77,7 @@ def litellm(behind: Running, folder: Path) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def vllm_router(behind: Running, folder: Path) -> Iterator[Running]:
-    """Run vllm-router with the upstream as its only worker, chosen by the policy that costs least.
+    """Run vllm-router with the upstream as its only worker and a policy that looks at no request.
 
     Raises:
         StepError: it cannot be installed.

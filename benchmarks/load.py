@@ -92,7 +92,7 @@ async def measure(url: str, workload: Workload, key: str = "none", timeout_s: fl
     async def user() -> None:
         connection = Connection(target)
         replies.extend([await connection.ask(request, timeout_s) for request in requests])
-        connection.close()
+        await connection.close()
 
     began, worked = time.perf_counter(), time.process_time()
     await asyncio.gather(*(user() for _ in range(workload.users)))

@@ -30,7 +30,7 @@ async def probe(url: str, interval_s: float, stop: asyncio.Event) -> dict[str, o
         took.append(reply.e2e_s)
         errors += reply.status != 200
         await asyncio.sleep(interval_s)
-    connection.close()
+    await connection.close()
     return {"n": len(took), "errors": errors, "e2e_ms": percentiles(took)}
 
 

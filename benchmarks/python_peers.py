@@ -26,7 +26,7 @@ class PythonPeer(Struct, frozen=True, kw_only=True):
         return f"{self.name}[{self.extra}]=={self.version}" if self.extra else f"{self.name}=={self.version}"
 
 
-# The newest LiteLLM whose proxy extra can be installed: later ones ask for packages that the index does not have.
+# The proxy extra of later ones (from 1.108.9 on at least) asks for packages that the index does not have.
 LITELLM = PythonPeer(name="litellm", version="1.108.0", extra="proxy")
 VLLM_ROUTER = PythonPeer(name="vllm-router", version="0.1.17")
 

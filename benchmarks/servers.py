@@ -111,17 +111,17 @@ def running(
             env={**os.environ, **(env or {})},
         )
     try:
-        _wait_until_ready(process, url + health, log)
+        _wait_until_ready(process, url + health, key, log)
         yield Running(url=url, process=psutil.Process(process.pid), ready_s=time.perf_counter() - began, key=key)
     finally:
         _stop(process)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], url: str, key: str, log: Path) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            _get(url, 2.0)
+            _get(url, 2.0, key)
             return
         time.sleep(0.02)
     state = "ended" if process.poll() is not None else f"was not ready after {READY_TIMEOUT_S:.0f} s"

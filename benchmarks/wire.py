@@ -52,10 +52,11 @@ class Connection:
         self._target = target
         self._wire: _Wire | None = None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close it, in whatever state it is."""
         if self._wire:
             self._wire.transport.abort()
+            await self._wire.lost.wait()
         self._wire = None
 
     async def ask(self, request: bytes, timeout_s: float) -> Reply:
@@ -65,12 +66,12 @@ class Connection:
             async with asyncio.timeout(timeout_s):
                 return await self._exchange(request)
         except (OSError, EOFError, ValueError, TimeoutError) as error:
-            self.close()
+            await self.close()
             return Reply(e2e_s=time.perf_counter() - began, error=repr(error)[:200])
 
     async def _exchange(self, request: bytes) -> Reply:
         began = time.perf_counter()
-        kept = self._wire is not None and not self._wire.lost
+        kept = self._wire is not None and not self._wire.lost.is_set()
         if self._wire is None or not kept:
             address = self._target.host, self._target.port
             _, self._wire = await asyncio.get_running_loop().create_connection(_Wire, *address)
@@ -79,10 +80,10 @@ class Connection:
         except ConnectionResetError:
             if not kept:
                 raise EOFError("the server closed the connection without an answer") from None
-            self.close()  # a server may close an idle connection whenever it likes
+            await self.close()  # a server may close an idle connection whenever it likes
             return await self._exchange(request)
         if not self._wire.keep_alive:
-            self.close()
+            await self.close()
         return reply
 
 
@@ -92,7 +93,7 @@ class _Wire(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self.lost = False
+        self.lost = asyncio.Event()
         self.keep_alive = True
         self._done: asyncio.Future[Reply] | None = None
 
@@ -120,7 +121,7 @@ class _Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the answer that only the end of the connection ends; any other was cut off."""
-        self.lost = True
+        self.lost.set()
         if self._now == 0.0:
             self._fail(ConnectionResetError())
         elif self._reply.status and not self._framed and exc is None:

@@ -22,7 +22,9 @@ from gateway.middleware.drain import Drain
 from gateway.middleware.head import Head
 from gateway.middleware.request_id import RequestId
 from gateway.operation import Operation
+from gateway.routes.admin_canary import steer_canary
 from gateway.routes.admin_keys import create_key, list_keys, retrieve_key, revoke_key
+from gateway.routes.admin_live import live_figures
 from gateway.routes.admin_reload import reload
 from gateway.routes.chat import CHAT_COMPLETIONS
 from gateway.routes.completions import LEGACY_COMPLETIONS
@@ -56,6 +58,8 @@ ROUTES: tuple[ControllerRouterHandler, ...] = (
     list_keys,
     retrieve_key,
     revoke_key,
+    live_figures,
+    steer_canary,
     reload,
 )
 
@@ -86,7 +90,12 @@ def create_app(services: Services, operation: Operation | None = None) -> ASGIAp
 
 
 def _create_litestar(services: Services, operation: Operation, console: ControllerRouterHandler) -> Litestar:
-    provided = {"services": services, "operation": operation, "key_manager": services.stores.keys}
+    provided = {
+        "services": services,
+        "operation": operation,
+        "key_manager": services.stores.keys,
+        "usage_today": services.telemetry.usage,
+    }
     ping_interval_s = services.settings.server.ping_interval_s
     memories = Memories(services.stores.answers, services.stores.chats)
     doors = [door(endpoint, lambda: services.dispatch, memories, ping_interval_s) for endpoint in ENDPOINTS]

@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.disconnect import CONNECTION_END, ConnectionEnd
 from gateway.errors import InvalidRequest, error_body
+from gateway.joined_writes import JoinedWrites
 
 MAX_HEAD_BYTES = 64 * 1024
 _TOO_LARGE = f"The request line and headers exceed {MAX_HEAD_BYTES} bytes."
@@ -29,7 +30,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """Start waiting for a request."""
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))
         self._end = ConnectionEnd()
         self._start_timer()
 

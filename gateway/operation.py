@@ -55,7 +55,8 @@ class Operation:
         self._telling = asyncio.Lock()
 
     async def start(self) -> None:
-        """Take over from the worker that had this place before, and answer the others. Raises OSError."""
+        """Take over from the worker that had this place before, and answer the others. Before the first request: what it
+        told would be too little. Raises OSError."""
         if self._peers is not None:
             self._past = living_on(await asyncio.to_thread(_read, _file(self._peers, self._peers.index)))
             await self._peers.listen({"metrics": self._tell, "reload": self._reload_for_another})

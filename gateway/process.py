@@ -1,11 +1,11 @@
 """One process that serves: it listens, loads the models, reloads when it is told to, drains, and goes.
 
-    listening > loading > ready > draining > closing backends > exit
+    opening stores > listening > loading > ready > draining > closing backends > exit
 
-The socket listens before the models load, so that health checks get an answer from the first moment. The first `stop` makes
-readiness fail and refuses new requests, with the socket still open: a load balancer sees a 503, not a refused connection. What
-still runs when the drain time is over is ended by closing the backends, which ends streams with an error event; connections are
-cut only after that. A second `stop` skips the wait, a third one skips everything.
+It answers before the models load, so that health checks work from the first moment on. The first `stop` makes readiness fail
+and refuses new requests, with the socket still open: a load balancer sees a 503, not a refused connection. What still runs when
+the drain time is over is ended by closing the backends, which ends streams with an error event; connections are cut only after
+that. A second `stop` skips the wait, a third one skips everything.
 """
 
 import asyncio
@@ -95,6 +95,8 @@ class ServingProcess:
 
     async def run(self) -> int:
         """Serve, and return the exit code: 0 after a drain, 1 when it could not start or was forced."""
+        await self._services.open()
+        await self._operation.start()
         serving = asyncio.create_task(self._server.serve([self._listener]))
         starting = asyncio.create_task(self._start_models())
         stopping = asyncio.create_task(self._stop.wait())
@@ -135,7 +137,6 @@ class ServingProcess:
     async def _start_models(self) -> bool:
         """Load all models; False when none of them can ever answer."""
         await self._server.listening.wait()
-        await self._operation.start()
         self._watcher.listening(self._services.catalog.names())
         healths = await self._services.start()
         if all(health.state in ("failed", "stopped") for health in healths.values()):

@@ -65,6 +65,7 @@ class Services:
         self._starters = dict(starters)
         self._stamps = stamps
         self._retirement = Retirement()
+        self._is_open = False
         self._has_started = False
 
     @property
@@ -97,9 +98,16 @@ class Services:
         """Where new requests go."""
         return self.generation.dispatch
 
+    async def open(self) -> None:
+        """Read which keys there are, or where the store is down, begin to try. Before the first request: it would be refused.
+        May be called twice."""
+        if not self._is_open:
+            self._is_open = True
+            await self.stores.start()
+
     async def start(self) -> dict[str, Health]:
         """Load all models, side by side, and return how each one is once none loads any more. Never raises for a model."""
-        await self.stores.start()
+        await self.open()
         self.router.start()
         failures, backends = self.generation.failures, self.generation.backends
         await asyncio.gather(*(_start_one(name, start, failures) for name, start in self._starters.items()))

@@ -84,7 +84,7 @@ def _redis(settings: Settings) -> RedisStore | None:
     if not url:
         return None
     try:
-        return RedisStore(RedisConfig(url=url))
+        return RedisStore(RedisConfig(url=url, timeout_s=settings.store.redis_timeout_s))
     except ModuleNotFoundError as error:
         missing = f"store.redis_url: Redis needs {error.name}, which is not installed. Run: pip install 'baton-llm[redis]'"
         raise ConfigError([missing]) from error

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import NoReturn
 
 import uvloop
 
@@ -40,6 +39,8 @@ logger = logging.getLogger(__name__)
 MAX_CRASHES = 5
 CRASH_WINDOW_S = 60.0
 _DELAYS_S = (0.0, 0.5, 1.0, 2.0)
+_MAX_FOLDER_BYTES = 96
+"""Linux allows the paths of sockets 107 bytes."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -88,7 +89,7 @@ class Workers:
         clock: monotonic seconds.
 
     Raises:
-        ConfigError: a backend or a store cannot be built.
+        ConfigError: there is no place for sockets.
     """
 
     def __init__(
@@ -99,21 +100,22 @@ class Workers:
         url: str,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        build_services(settings)
+        self._folder = _make_folder()
         self._settings, self._load, self._url, self._clock = settings, load, url, clock
         self._workers = [_Worker(index, listener) for index, listener in enumerate(listeners)]
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
-        self._folder = Path(tempfile.mkdtemp(prefix="baton-workers-"))
         self._stops = 0
         self._is_ready = False
         self._code = 0
 
     def run(self) -> int:
         """Serve until a signal comes, and return the exit code: 0 when all workers ended well, else 1."""
-        names = public_names(self._settings.routes, self._settings.models)
-        say(f"Baton listens on {self._url} and loads {', '.join(names)} in {len(self._workers)} workers")
         try:
+            if not _can_be_built(self._settings):
+                return 1
+            names = public_names(self._settings.routes, self._settings.models)
+            say(f"Baton listens on {self._url} and loads {', '.join(names)} in {len(self._workers)} workers")
             self._catch_signals()
             while self._stops == 0 or any(worker.pid for worker in self._workers):
                 self._start_due()
@@ -193,38 +195,26 @@ class Workers:
         # What is garbage now would be copied into every worker's memory later.
         gc.collect()
         gc.freeze()
-        worker.pid = os.fork()
-        if worker.pid == 0:
-            self._become(worker, theirs)
+        worker.pid = _fork(lambda: self._become(worker, theirs))
         theirs.close()
         worker.summary = ""
         self._selector.register(worker.reports.connection, selectors.EVENT_READ, worker)
 
-    def _become(self, worker: _Worker, channel: socket.socket) -> NoReturn:
-        """Run as this worker, and end the process."""
-        code = 1
-        try:
-            signal.set_wakeup_fd(-1)
-            for number in _SIGNALS:
-                signal.signal(number, signal.SIG_IGN)
-            self._selector.close()
-            for end in (self._wake, self._woken):
-                end.close()
-            for other in self._workers:
-                if other.reports is not None:
-                    other.reports.connection.close()
-                if other is not worker:
-                    other.listener.close()
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                code = runner.run(self._serve(worker, channel))
-        except ConfigError as error:
-            for line in error.errors:
-                say(f"baton: {line}", sys.stderr)
-        except BaseException:
-            logger.exception("worker %d broke", worker.index)
-        finally:
-            logging.shutdown()
-            os._exit(code)
+    def _become(self, worker: _Worker, channel: socket.socket) -> int:
+        """Run as this worker, in its own process."""
+        signal.set_wakeup_fd(-1)
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        self._selector.close()
+        for end in (self._wake, self._woken):
+            end.close()
+        for other in self._workers:
+            if other.reports is not None:
+                other.reports.connection.close()
+            if other is not worker:
+                other.listener.close()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(self._serve(worker, channel))
 
     async def _serve(self, worker: _Worker, channel: socket.socket) -> int:
         peers = Peers(self._folder, worker.index, len(self._workers))
@@ -250,14 +240,16 @@ class Workers:
             say(f"Baton is ready: {self._url}  ({self._workers[0].summary}; {len(self._workers)} workers)")
 
     def _on_exit(self, worker: _Worker) -> None:
-        was_ready, status = bool(worker.summary), self._reap(worker)
+        status = self._reap(worker)
         if self._stops:
             self._code = self._code or int(status != 0)
             return
         what = f"worker {worker.index} {describe_exit(status)}"
-        delay_s = worker.crashes.delay_s(self._clock()) if was_ready or self._is_ready else None
+        # Before the gateway was ever ready, another try would most likely end the same way.
+        may_restart = self._is_ready or bool(worker.summary)
+        delay_s = worker.crashes.delay_s(self._clock()) if may_restart else None
         if delay_s is None:
-            say(f"baton: {what}{', too often' if was_ready else ' before it was ready'}: the gateway ends", sys.stderr)
+            say(f"baton: {what}, {'too often' if may_restart else 'before it was ready'}: the gateway ends", sys.stderr)
             self._stop()
             self._code = 1
         else:
@@ -272,6 +264,43 @@ class Workers:
         _, status = os.waitpid(worker.pid, 0)
         worker.pid, worker.reports = 0, None
         return status
+
+
+def _can_be_built(settings: Settings) -> bool:
+    """Whether backends and stores can be built, so that a mistake is told once. Tried elsewhere: some parts start threads."""
+
+    def build() -> int:
+        build_services(settings)
+        return 0
+
+    _, status = os.waitpid(_fork(build), 0)
+    return status == 0
+
+
+def _fork(work: Callable[[], int]) -> int:
+    """Do something in a process of its own, whose exit code it returns. Returns the process."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        code = work()
+    except ConfigError as error:
+        for line in error.errors:
+            say(f"baton: {line}", sys.stderr)
+    except BaseException:
+        logger.exception("process %d broke", os.getpid())
+    finally:
+        logging.shutdown()
+        os._exit(code)
+
+
+def _make_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="baton-workers-"))
+    if len(os.fsencode(folder)) > _MAX_FOLDER_BYTES:
+        folder.rmdir()
+        raise ConfigError([f"TMPDIR: the path {folder.parent} is too long for the sockets of the workers"])
+    return folder
 
 
 class _Reporter:

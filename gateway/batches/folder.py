@@ -11,7 +11,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple, ParamSpec, TypeVar
@@ -21,6 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PIECE_BYTES = 256 << 10
+_THREADS = 4
 
 
 class RawLine(NamedTuple):
@@ -48,6 +51,8 @@ class Folder:
 
     def __init__(self, path: Path | None) -> None:
         self._temporary = TemporaryDirectory(prefix="baton-batches-") if path is None else None
+        # Threads of our own: slow disks hold up nobody else, and `close` knows when the last one has let go.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="batches")
         self._path = Path(self._temporary.name) if self._temporary is not None else path or Path()
 
     async def write(self, name: str, source: IO[bytes]) -> int:
@@ -83,12 +88,13 @@ class Folder:
         return await self._blocking(self._names, older_than_s)
 
     async def close(self) -> None:
-        """Remove a temporary folder. May be called twice."""
+        """Finish what was begun, and remove a temporary folder. May be called twice; nothing else works afterwards."""
+        await asyncio.to_thread(self._threads.shutdown)
         if self._temporary is not None:
-            await self._blocking(self._temporary.cleanup)
+            await asyncio.to_thread(self._temporary.cleanup)
 
     async def _blocking(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *args, **kwargs))
 
     def _create(self, name: str, pieces: Iterable[bytes]) -> int:
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ class Ledger:
         self._waiting += results
         async with self._writing:
             if self._is_broken:
-                raise LedgerBroken
+                raise LedgerBroken("an earlier write failed")
             taken, self._waiting = self._waiting, []
             if taken:
                 self._is_broken = True

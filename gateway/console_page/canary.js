@@ -19,7 +19,7 @@ function paint(route) {
   pill.className = `state ${TONES[state]}`;
   pill.textContent = state.replace("_", " ");
   const [amount, rest] = node.querySelector(".share").children;
-  amount.textContent = percent(share / 100);
+  amount.textContent = `${Number(share.toFixed(2))}\u202f%`;
   rest.textContent = ` of the conversations go to ${deployment}`;
   Object.assign(node.querySelector("progress"), { value: share, ariaLabel: `Share of ${deployment}` });
   fillTable(node.querySelector("table"), [

@@ -30,7 +30,7 @@ function names(models) {
 }
 
 function row(key) {
-  const name = [element("b", "", key.name), ...(key.is_admin ? [element("span", "badge", "admin")] : []), element("code", "", `${key.prefix}…`)];
+  const name = [element("b", "", key.name), ...(key.is_admin ? [" ", element("span", "badge", "admin")] : []), element("code", "", `${key.prefix}…`)];
   const until = key.state === "active" && key.expires_at ? [element("small", "", `until ${date(key.expires_at)}`)] : [];
   const revoke = element("button", "plain danger", "Revoke");
   revoke.dataset.revoke = key.id;

@@ -66,7 +66,8 @@ class Dispatch:
             BackendError: nobody could answer; this is the last error.
         """
         self.router.resolve(call.model)
-        run = Run(call, self._telemetry.begin(call.endpoint, call.model, stream), prompt_param)
+        observation = self._telemetry.begin(call.endpoint, call.model, stream)
+        run = Run(call, observation, self._telemetry.usage, prompt_param)
         call.on_tokens = run.progress
         try:
             run.reservation = await self._limiter.reserve(call.identity, call)

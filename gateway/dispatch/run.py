@@ -14,6 +14,7 @@ from gateway.limits.limiter import UNLIMITED, Reservation
 from gateway.limits.prices import Price, cost
 from gateway.routing.deployment import Attempt
 from gateway.telemetry.observation import Observation
+from gateway.telemetry.usage import UsageToday
 
 
 class Run:
@@ -25,6 +26,7 @@ class Run:
         "_first_at",
         "_prompt_param",
         "_seen",
+        "_usage",
         "attempt",
         "call",
         "observation",
@@ -33,9 +35,10 @@ class Run:
         "ticket",
     )
 
-    def __init__(self, call: Call, observation: Observation, prompt_param: str) -> None:
+    def __init__(self, call: Call, observation: Observation, usage: UsageToday, prompt_param: str) -> None:
         self.call = call
         self.observation = observation
+        self._usage = usage
         self._prompt_param = prompt_param
         self.reservation: Reservation | None = None
         self.ticket: Ticket | None = None
@@ -108,6 +111,8 @@ class Run:
         if call.usage is not None and self.price is not None:
             call.trail.cost_usd = cost(call.usage, self.price)
         self.observation.settle(call.trail, call.identity.key_id)
+        tokens = call.usage.total_tokens if call.usage is not None else 0
+        self._usage.add(call.identity.key_id, call.identity.name, tokens, call.trail.cost_usd)
         if self.reservation is not None and self.reservation is not UNLIMITED:
             # A caller that is being cancelled must still pay.
             await asyncio.shield(self.reservation.settle(call.usage, call.trail.cost_usd))

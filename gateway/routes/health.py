@@ -27,6 +27,8 @@ async def ready(services: ServicesDependency) -> Response[dict[str, object]]:
 def _overall(services: Services, healths: dict[str, Health]) -> str:
     if services.drain.draining:
         return "draining"
+    if not services.stores.ring.is_known:
+        return "loading"
     states = [health.state for health in healths.values()]
     if all(state in _SERVING for state in states):
         return "ready"

@@ -191,7 +191,8 @@ def _middle(times: list[float]) -> float | None:
 
 
 def _deployment(view: DeploymentView, health: Health | None) -> LiveDeployment:
-    health = health or Health(state="failed", detail="It does not say how it is.")
+    # One that a reload has just brought has not said how it is.
+    health = health or Health(state="loading")
     return LiveDeployment(
         name=view.name,
         state=health.state,

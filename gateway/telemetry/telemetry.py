@@ -23,6 +23,7 @@ from gateway.telemetry.settled import SettledFamilies
 from gateway.telemetry.snapshot import GatewaySnapshot, SnapshotFamilies
 from gateway.telemetry.tracing import Tracing
 from gateway.telemetry.upstream import UpstreamFamilies, UpstreamSeries
+from gateway.telemetry.usage import UsageToday
 
 UNKNOWN_MODEL = "unknown"
 
@@ -39,6 +40,7 @@ class Telemetry:
 
     Attributes:
         live: the last five minutes.
+        usage: what each key used today.
         tracing: None where no traces are sent.
     """
 
@@ -51,6 +53,7 @@ class Telemetry:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.live = Live(clock)
+        self.usage = UsageToday()
         self.tracing = tracing
         self._models = frozenset(models)
         self._clock = clock

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.load import Workload, measure, percentiles
 from benchmarks.upstream import Upstream
+from tests.benchmarks.loopback import handling, serving
 
 EVENTS = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 PIECE = 'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
@@ -22,9 +23,8 @@ def workload(**changes: Any) -> Workload:
 
 @asynccontextmanager
 async def upstream(chunks: int = 5) -> AsyncIterator[str]:
-    server = await asyncio.get_running_loop().create_server(lambda: Upstream(chunks, 0.0, 0.0), "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with serving(lambda: Upstream(chunks, 0.0, 0.0)) as (url, _):
+        yield url
 
 
 @asynccontextmanager
@@ -35,10 +35,9 @@ async def answering(text: str) -> AsyncIterator[str]:
         await reader.readuntil(b"}]")
         writer.write(text.encode())
         await writer.drain()
-        writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with handling(answer) as (url, _):
+        yield url
 
 
 @pytest.mark.parametrize(("stream", "tokens"), [(True, 6 * 5), (False, 6)])
@@ -79,10 +78,8 @@ async def test_a_broken_answer_is_an_error_and_no_latency(answer: str, reason: s
 async def test_a_silent_server_is_given_up() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
-        writer.close()
 
-    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with handling(silent) as (url, _):
         figures = await measure(url, workload(requests=2), timeout_s=0.05)
     assert figures["errors"] == 2
     assert "TimeoutError" in figures["first_error"]

@@ -11,6 +11,7 @@ import msgspec
 import uvicorn
 from litestar import Litestar, Request, Response, delete, get, post
 from litestar.exceptions import HTTPException
+from litestar.params import FromPath
 
 from backends.types import Health
 from gateway.admission.queue import QueueSnapshot
@@ -21,7 +22,6 @@ from gateway.routing.views import DeploymentView, RouterView, RouteView
 from gateway.telemetry.usage import KeyUsage
 
 NOW = 1_800_014_400  # 2027-01-15 12:00 UTC
-REASON = "31 of 214 attempts failed (14.5%), 6 of 1912 elsewhere (0.3%)."
 
 
 def canary(**values: Any) -> CanaryView:
@@ -75,17 +75,20 @@ def series(seconds: int = 300) -> dict[str, object]:
     }
 
 
-def live(**values: Any) -> LiveDocument:
+CHAT = RouteView(name="chat", deployments=("llama-a", "llama-b"), canary=canary())
+EMBED = RouteView(name="embed", deployments=("embedder",))
+DEPLOYMENTS = (
+    deployment("llama-a"),
+    deployment("llama-b", breaker="open", error_rate=0.41, outstanding=0, ttft_s=0.0, is_healthy=False, paused_s=12.3),
+    deployment("llama-next", breaker="half_open", outstanding=2),
+    deployment("embedder", error_rate=0.0, outstanding=0),
+)
+
+
+def live(routes: tuple[RouteView, ...] = (CHAT, EMBED), **values: Any) -> LiveDocument:
     """A gateway on a normal day, but for `values`."""
     waiting = {"interactive": 0, "standard": 2, "batch": 1}
     queue = QueueSnapshot(running=17, capacity=32, waiting=waiting, admitted=999, refused={"full": 12})  # type: ignore[arg-type]
-    route = RouteView(name="chat", deployments=("llama-a", "llama-b"), canary=canary())
-    views = (
-        deployment("llama-a"),
-        deployment("llama-b", breaker="open", error_rate=0.41, outstanding=0, ttft_s=0.0, is_healthy=False, paused_s=12.3),
-        deployment("llama-next", breaker="half_open", outstanding=2),
-        deployment("embedder", error_rate=0.0, outstanding=0),
-    )
     keys = [
         KeyUsage(key_id="key_00000000000000aa", name="search team", requests=18_402, tokens=12_345_678, cost_usd=41.5),
         KeyUsage(key_id="key_00000000000000bb", name="nightly batch", requests=260, tokens=987_654, cost_usd=0.0312),
@@ -95,9 +98,7 @@ def live(**values: Any) -> LiveDocument:
         "at": NOW + 0.4,
         "is_draining": False,
         "series": series(),
-        "router": RouterView(
-            deployments=views, routes=(route, RouteView(name="embed", deployments=("embedder",))), retry_tokens=20.0
-        ),
+        "router": RouterView(deployments=DEPLOYMENTS, routes=routes, retry_tokens=20.0),
         "healths": {
             "llama-a": Health(state="ready", slots=16, running=5),
             "llama-b": Health(state="failed", detail="no answer within 3 s"),
@@ -185,7 +186,7 @@ def _routes(script: Script) -> list[Any]:
         return Response(msgspec.json.encode(script.live), media_type="application/json")
 
     @post("/admin/canary/{route:path}", status_code=200)
-    async def steer(request: Request[Any, Any, Any], route: str) -> Response[bytes]:
+    async def steer(request: Request[Any, Any, Any], route: FromPath[str]) -> Response[bytes]:
         script.check(request)
         body = await request.json()
         script.asked.append(("POST", route, body))
@@ -206,7 +207,7 @@ def _routes(script: Script) -> list[Any]:
         return {**made, "key": made["prefix"] + "-and-the-secret-rest"}
 
     @delete("/admin/keys/{id:str}", status_code=200)
-    async def revoke(request: Request[Any, Any, Any], id: str) -> dict[str, Any]:
+    async def revoke(request: Request[Any, Any, Any], id: FromPath[str]) -> dict[str, Any]:
         script.check(request)
         script.asked.append(("DELETE", id, None))
         found = next(key for key in script.keys if key["id"] == id)

@@ -259,6 +259,7 @@ def test_theme_follows_the_system_until_chosen(console: Console) -> None:
 def test_text_contrast_is_at_least_4_5(console: Console, scheme: str) -> None:
     console.browser.prefer(scheme)
     script = """Object.fromEntries([['ink', 'page'], ['soft', 'page'], ['soft', 'card'], ['accent', 'page'], ['bad', 'page'],
+      ['bad', 'card'], ['accent', 'card'], ['accent', 'tint'], ['ink', 'card'],
       ['on-accent', 'accent'], ['ink', 'tint'], ['ink', 'sunken'], ['soft', 'sunken']].map(([text, back]) => {
       const luminance = (name) => {
         const probe = document.body.appendChild(document.createElement('i'));

@@ -81,7 +81,7 @@ def test_a_deployment_joins_what_it_says_with_what_routing_thinks() -> None:
     fast, gone = document.deployments
     assert (fast.state, fast.detail, fast.running, fast.waiting, fast.slots) == ("degraded", "slow disk", 2, 1, 4)
     assert (fast.outstanding, fast.ttft_s) == (2, 0.25)
-    assert (gone.state, gone.breaker, gone.error_rate, gone.ttft_s, gone.paused_s) == ("failed", "open", 0.5, None, 3.0)
+    assert (gone.state, gone.breaker, gone.error_rate, gone.ttft_s, gone.paused_s) == ("loading", "open", 0.5, None, 3.0)
 
 
 def test_a_route_has_the_figures_of_its_queue() -> None:

@@ -28,7 +28,15 @@ FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
-KEYS = {"enter": "\ue007", "escape": "\ue00c", "shift": "\ue008", "tab": "\ue004"}
+KEYS = {
+    "enter": "\ue007",
+    "escape": "\ue00c",
+    "shift": "\ue008",
+    "tab": "\ue004",
+    "page_up": "\ue00e",
+    "left": "\ue012",
+    "right": "\ue014",
+}
 
 
 class Browser:

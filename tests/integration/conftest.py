@@ -30,7 +30,10 @@ replies = [
 
 [models.json]
 engine = "fake"
-replies = [{{ text = '{{"name": "Ada", "age": 36}}', tool_calls = [{{ name = "Person", arguments = '{{"name": "Ada", "age": 36}}' }}] }}]
+
+[[models.json.replies]]
+text = '{{"name": "Ada", "age": 36}}'
+tool_calls = [{{ name = "Person", arguments = '{{"name": "Ada", "age": 36}}' }}]
 """
 
 ROUTES = """
@@ -84,9 +87,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with ExitStack() as servers:
         twins = {
             name: servers.enter_context(
-                baton_process(
-                    folder / name, f'{SCRIPTED}\n[models.twin]\nengine = "fake"\n', BATON_API_KEY=UPSTREAM_KEY
-                )
+                baton_process(folder / name, f'{SCRIPTED}\n[models.twin]\nengine = "fake"\n', BATON_API_KEY=UPSTREAM_KEY)
             )
             for name in ("twin-a", "twin-b")
         }

@@ -22,7 +22,8 @@ from gateway.services import Services, build_services
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
 
-_PATIENCE_S = 20
+_TICK_S = 0.005
+_TICKS = 4000
 
 
 class Gateway:
@@ -57,10 +58,21 @@ class Gateway:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait until something is true; how long is no part of what is tested."""
-    async with asyncio.timeout(_PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.005)
+    """Wait until something is true, at most 20 s; how long is no part of what is tested."""
+    for _ in range(_TICKS):
+        if condition():
+            return
+        await asyncio.sleep(_TICK_S)
+    raise AssertionError("it never became true")
+
+
+async def until_status(http: httpx.AsyncClient, url: str, status: int, **headers: str) -> None:
+    """Wait until a GET is answered with this status."""
+    for _ in range(_TICKS):
+        if (await http.get(url, headers=headers)).status_code == status:
+            return
+        await asyncio.sleep(_TICK_S)
+    raise AssertionError(f"{url} never answered {status}")
 
 
 @asynccontextmanager

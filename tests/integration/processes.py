@@ -1,4 +1,4 @@
-"""Servers as processes that can be killed and started again at the same address: Baton with scripted models, and llama-server."""
+"""Servers as processes that can be killed and started again at the same address: Baton and llama-server."""
 
 import contextlib
 import os
@@ -87,7 +87,9 @@ def baton_process(folder: Path, text: str, **variables: str) -> ServerProcess:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "gateway.toml"
     file.write_text(text)
-    return ServerProcess(folder, [sys.executable, "-m", "gateway", "serve", "--config", str(file)], "/health/ready", **variables)
+    return ServerProcess(
+        folder, [sys.executable, "-m", "gateway", "serve", "--config", str(file)], "/health/ready", **variables
+    )
 
 
 def llama_server_process(folder: Path, binary: Path, model: Path) -> ServerProcess:

@@ -21,7 +21,8 @@ def one(url: str, *lines: str, patience_s: float = 10.0) -> str:
 def two(first: str, second: str, *, patience_s: float = 10.0) -> str:
     """A route with two upstreams; the second one is asked where the first cannot."""
     models = [
-        _MODEL.format(name=name, url=url, patience_s=patience_s, lines="") for name, url in (("first", first), ("second", second))
+        _MODEL.format(name=name, url=url, patience_s=patience_s, lines="")
+        for name, url in (("first", first), ("second", second))
     ]
     members = '{ model = "first" }, { model = "second", tier = 1 }'
     return f"{''.join(models)}\n[routes.chat]\ndeployments = [{members}]\nprivate = true\n"

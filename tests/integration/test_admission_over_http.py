@@ -20,13 +20,15 @@ BOSS = {"BATON_ADMIN_KEY": "boss"}
 async def busy(folder: Path, *lines: str) -> AsyncIterator[tuple[Gateway, ScriptedUpstream, asyncio.Event]]:
     """A gateway whose upstream holds the first request until the event."""
     release = asyncio.Event()
-    async with scripted([Until(release), *whole()], whole(), checks=MODELS) as upstream:
-        async with serving(folder, one(upstream.url) + ONE_AT_A_TIME + "\n".join(lines), **BOSS) as it:
-            running = asyncio.create_task(it.chat(content="held", key="boss"))
-            await until(lambda: upstream.requests)
-            yield it, upstream, release
-            release.set()
-            assert (await running).status_code == 200
+    async with (
+        scripted([Until(release), *whole()], whole(), checks=MODELS) as upstream,
+        serving(folder, one(upstream.url) + ONE_AT_A_TIME + "\n".join(lines), **BOSS) as it,
+    ):
+        running = asyncio.create_task(it.chat(content="held", key="boss"))
+        await until(lambda: upstream.requests)
+        yield it, upstream, release
+        release.set()
+        assert (await running).status_code == 200
 
 
 async def queue(it: Gateway, requests: Sequence[tuple[str, str]], **fields: str) -> list[asyncio.Task[httpx.Response]]:

@@ -54,33 +54,37 @@ async def test_upstream_is_let_go(tmp_path: Path, place: str) -> None:
 
 async def test_request_that_waits_its_turn_never_reaches_the_upstream(tmp_path: Path) -> None:
     release = asyncio.Event()
-    async with scripted([Until(release), *whole()], whole(), checks=MODELS) as upstream:
-        async with serving(tmp_path, f"{one(upstream.url)}\n[queues.chat]\nmax_running = 1\n") as it:
-            runs = asyncio.create_task(it.chat(content="first"))
-            await until(lambda: upstream.requests)
-            for streams in (True, False):
-                _, writer = await send(it, stream=streams)
-                await until(lambda: it.waiting("chat") == 1)
-                await leave(writer)
-                async with asyncio.timeout(WITHIN_S):
-                    await until(lambda: it.waiting("chat") == 0)
-            release.set()
-            assert (await runs).status_code == 200
-            assert (await it.chat(content="last")).status_code == 200
+    async with (
+        scripted([Until(release), *whole()], whole(), checks=MODELS) as upstream,
+        serving(tmp_path, f"{one(upstream.url)}\n[queues.chat]\nmax_running = 1\n") as it,
+    ):
+        runs = asyncio.create_task(it.chat(content="first"))
+        await until(lambda: upstream.requests)
+        for streams in (True, False):
+            _, writer = await send(it, stream=streams)
+            await until(lambda: it.waiting("chat") == 1)
+            await leave(writer)
+            async with asyncio.timeout(WITHIN_S):
+                await until(lambda: it.waiting("chat") == 0)
+        release.set()
+        assert (await runs).status_code == 200
+        assert (await it.chat(content="last")).status_code == 200
     assert [asked.json()["messages"][0]["content"] for asked in upstream.requests] == ["first", "last"]
 
 
 async def test_places_of_clients_that_left_are_free_again(tmp_path: Path) -> None:
     scripts = [[STREAM_HEAD, FIRST, Pause(60)]] * 10
-    async with scripted(*scripts, whole(), checks=MODELS) as upstream:
-        async with serving(tmp_path, f"{one(upstream.url)}\n[queues.chat]\nmax_running = 2\n") as it:
-            for count in range(10):
-                reader, writer = await send(it, stream=True)
-                await asyncio.wait_for(reader.readuntil(b"Once"), 5)
-                assert len(upstream.requests) == count + 1
-                await leave(writer)
-            assert (await it.chat()).status_code == 200
-            assert it.services.queues["chat"].snapshot().running == 0
+    async with (
+        scripted(*scripts, whole(), checks=MODELS) as upstream,
+        serving(tmp_path, f"{one(upstream.url)}\n[queues.chat]\nmax_running = 2\n") as it,
+    ):
+        for count in range(10):
+            reader, writer = await send(it, stream=True)
+            await asyncio.wait_for(reader.readuntil(b"Once"), 5)
+            assert len(upstream.requests) == count + 1
+            await leave(writer)
+        assert (await it.chat()).status_code == 200
+        assert it.services.queues["chat"].snapshot().running == 0
 
 
 async def test_both_attempts_of_a_hedged_request_are_let_go(tmp_path: Path) -> None:

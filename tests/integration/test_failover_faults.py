@@ -10,7 +10,7 @@ import pytest
 from tests.integration.events import DONE, MODELS, STOP, chunk, completion, piece, text_of, whole
 from tests.integration.in_process import Gateway, serving
 from tests.integration.remote_toml import one, two
-from tests.upstream import Bytewise, Pause, Reset, Script, answer, event, json_answer, scripted, stream
+from tests.upstream import STREAM_HEAD, Bytewise, Close, Pause, Reset, Script, answer, event, json_answer, scripted, stream
 
 ROLE = chunk({"role": "assistant", "content": ""})
 GOOD = stream(ROLE, piece("from the second"), STOP, DONE)
@@ -33,9 +33,13 @@ BEFORE_THE_FIRST_TOKEN: dict[str, Script] = {
 
 @pytest.mark.parametrize("name", BEFORE_THE_FIRST_TOKEN)
 async def test_break_before_the_first_token_is_answered_by_the_next_deployment(tmp_path: Path, name: str) -> None:
-    async with scripted(BEFORE_THE_FIRST_TOKEN[name], checks=MODELS) as first, scripted(GOOD, checks=MODELS) as second:
-        async with serving(tmp_path, two(first.url, second.url, patience_s=0.5)) as it, asyncio.timeout(10):
-            got = await it.chat(stream=True)
+    async with (
+        scripted(BEFORE_THE_FIRST_TOKEN[name], checks=MODELS) as first,
+        scripted(GOOD, checks=MODELS) as second,
+        serving(tmp_path, two(first.url, second.url, patience_s=0.5)) as it,
+        asyncio.timeout(10),
+    ):
+        got = await it.chat(stream=True)
     assert got.status_code == 200, got.text
     assert text_of(got.content) == "from the second"
     assert (got.headers["x-baton-deployment"], got.headers["x-baton-attempts"]) == ("second", "2")
@@ -44,9 +48,12 @@ async def test_break_before_the_first_token_is_answered_by_the_next_deployment(t
 
 @pytest.mark.parametrize("script", [json_answer({"error": {"message": "no"}}, 500), [Reset()], answer(200, b"[1]")])
 async def test_whole_answer_that_breaks_is_given_by_the_next_deployment(tmp_path: Path, script: Script) -> None:
-    async with scripted(script, checks=MODELS) as first, scripted(whole("second"), checks=MODELS) as second:
-        async with serving(tmp_path, two(first.url, second.url)) as it:
-            got = await it.chat()
+    async with (
+        scripted(script, checks=MODELS) as first,
+        scripted(whole("second"), checks=MODELS) as second,
+        serving(tmp_path, two(first.url, second.url)) as it,
+    ):
+        got = await it.chat()
     assert got.json()["choices"][0]["message"]["content"] == "second"
     assert got.headers["x-baton-deployment"] == "second"
 
@@ -80,18 +87,24 @@ async def test_rate_limit_without_another_deployment_tells_the_client_when_to_co
 
 
 async def test_rate_limited_deployment_is_left_alone_for_as_long_as_it_asked(tmp_path: Path) -> None:
-    async with scripted(LIMITED, checks=MODELS) as first, scripted(whole(), checks=MODELS) as second:
-        async with serving(tmp_path, two(first.url, second.url)) as it:
-            answers = [await it.chat() for _ in range(5)]
+    async with (
+        scripted(LIMITED, checks=MODELS) as first,
+        scripted(whole(), checks=MODELS) as second,
+        serving(tmp_path, two(first.url, second.url)) as it,
+    ):
+        answers = [await it.chat() for _ in range(5)]
     assert [got.headers["x-baton-deployment"] for got in answers] == ["second"] * 5
     assert (len(first.requests), len(second.requests)) == (1, 5)
 
 
 async def test_request_that_is_wrong_is_not_tried_elsewhere(tmp_path: Path) -> None:
     wrong = json_answer({"error": {"message": "no such role", "param": "messages[0].role", "code": "invalid_value"}}, 400)
-    async with scripted(wrong, checks=MODELS) as first, scripted(GOOD, checks=MODELS) as second:
-        async with serving(tmp_path, two(first.url, second.url)) as it:
-            error = await fails(it, 400, stream=True)
+    async with (
+        scripted(wrong, checks=MODELS) as first,
+        scripted(GOOD, checks=MODELS) as second,
+        serving(tmp_path, two(first.url, second.url)) as it,
+    ):
+        error = await fails(it, 400, stream=True)
     assert (error["message"], error["param"]) == ("no such role", "messages[0].role")
     assert (len(first.requests), len(second.requests)) == (1, 0)
 
@@ -108,8 +121,8 @@ async def test_compressed_answer_is_read_by_the_client(tmp_path: Path) -> None:
 
 async def test_compressed_stream_is_read_by_the_client(tmp_path: Path) -> None:
     body = gzip.compress(ROLE + piece("é漢🧑‍🚀") + STOP + DONE)
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
-    async with scripted([head, Bytewise(body)], checks=MODELS) as upstream, serving(tmp_path, one(upstream.url)) as it:
+    head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
+    async with scripted([head, Bytewise(body), Close()], checks=MODELS) as upstream, serving(tmp_path, one(upstream.url)) as it:
         got = await it.chat(stream=True)
     assert text_of(got.content) == "é漢🧑‍🚀"
     assert "content-encoding" not in got.headers

@@ -1,8 +1,9 @@
 """LangChain's OpenAI integration through the whole gateway."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
+import openai
 import pytest
 from pydantic import BaseModel
 
@@ -27,14 +28,18 @@ def weather(city: str) -> str:
 
 
 @pytest.fixture
-def chat_model(stack: Stack, place: str) -> Callable[..., "langchain_openai.ChatOpenAI"]:
+async def clients() -> AsyncIterator[dict[str, object]]:
+    """HTTP clients that end with the test; those that LangChain makes are kept for the life of the process."""
+    async with openai.DefaultAsyncHttpxClient() as in_loop:
+        with openai.DefaultHttpxClient() as http:
+            yield {"http_client": http, "http_async_client": in_loop}
+
+
+@pytest.fixture
+def chat_model(stack: Stack, place: str, clients: dict[str, object]) -> Callable[..., "langchain_openai.ChatOpenAI"]:
     """Build a chat model for one of the scripted models."""
-
-    def build(name: str, **fields: object) -> "langchain_openai.ChatOpenAI":
-        url = f"{stack.server.url}/v1"
-        return langchain_openai.ChatOpenAI(base_url=url, api_key=KEY, model=f"{place}{name}", max_retries=0, **fields)
-
-    return build
+    common = {"base_url": f"{stack.server.url}/v1", "api_key": KEY, "max_retries": 0} | clients
+    return lambda name, **fields: langchain_openai.ChatOpenAI(model=f"{place}{name}", **common, **fields)
 
 
 def test_invoke(chat_model: Callable[..., "langchain_openai.ChatOpenAI"]) -> None:
@@ -77,10 +82,9 @@ def test_responses_api(chat_model: Callable[..., "langchain_openai.ChatOpenAI"])
     assert answer.text == TEXT
 
 
-def test_embeddings(stack: Stack, place: str) -> None:
-    model = langchain_openai.OpenAIEmbeddings(
-        base_url=f"{stack.server.url}/v1", api_key=KEY, model=f"{place}plain", check_embedding_ctx_length=False
-    )
+def test_embeddings(stack: Stack, place: str, clients: dict[str, object]) -> None:
+    options = {"base_url": f"{stack.server.url}/v1", "api_key": KEY, "check_embedding_ctx_length": False} | clients
+    model = langchain_openai.OpenAIEmbeddings(model=f"{place}plain", **options)
     vectors = model.embed_documents(["a cat", "tax law"])
     assert [len(vector) for vector in vectors] == [16, 16]
     assert vectors[0] != vectors[1]

@@ -1,5 +1,7 @@
 """OpenAI's SDK for Python through the whole gateway: the same answers from a model that is here and from one behind another."""
 
+from typing import Literal
+
 import openai
 import pytest
 from pydantic import BaseModel
@@ -16,6 +18,10 @@ class Person(BaseModel):
     age: int
 
 
+class Place(BaseModel):
+    city: Literal["Bonn", "Paris"]
+
+
 def test_chat(openai_client: openai.OpenAI, place: str) -> None:
     answer = openai_client.chat.completions.create(model=f"{place}plain", messages=HI)
     assert answer.choices[0].message.content == TEXT
@@ -25,8 +31,8 @@ def test_chat(openai_client: openai.OpenAI, place: str) -> None:
 
 
 def test_stream(openai_client: openai.OpenAI, place: str) -> None:
-    options = {"include_usage": True}
-    chunks = list(openai_client.chat.completions.create(model=f"{place}plain", messages=HI, stream=True, stream_options=options))
+    options = {"model": f"{place}plain", "messages": HI, "stream_options": {"include_usage": True}}
+    chunks = list(openai_client.chat.completions.create(stream=True, **options))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == TEXT
     assert {chunk.model for chunk in chunks} == {f"{place}plain"}
     assert chunks[-1].usage.completion_tokens == len(TEXT.encode())
@@ -103,14 +109,9 @@ def test_wrong_requests_are_the_sdk_s_own_errors(openai_client: openai.OpenAI, s
         stranger.models.list()
 
 
-def test_embedded_model_and_llama_server_call_the_named_tool(openai_client: openai.OpenAI, stack: Stack) -> None:
-    schema = {"type": "object", "properties": {"city": {"type": "string", "enum": ["Köln", "Bonn"]}}, "required": ["city"]}
-    tool = {"type": "function", "function": {"name": "weather", "parameters": schema}}
-    choice = {"type": "function", "function": {"name": "weather"}}
+def test_embedded_model_and_llama_server_keep_to_a_schema(openai_client: openai.OpenAI, stack: Stack) -> None:
     for model in ("smol", *(["llama"] if stack.llama else [])):
-        answer = openai_client.chat.completions.create(
-            model=model, messages=HI, tools=[tool], tool_choice=choice, max_tokens=60, temperature=0
+        answer = openai_client.chat.completions.parse(
+            model=model, messages=HI, response_format=Place, max_tokens=60, temperature=0
         )
-        (call,) = answer.choices[0].message.tool_calls
-        assert call.function.name == "weather", model
-        assert ("Köln" in call.function.arguments) != ("Bonn" in call.function.arguments), model
+        assert answer.choices[0].message.parsed.city in ("Bonn", "Paris"), model

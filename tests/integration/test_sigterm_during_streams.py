@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 
 from tests.e2e.gateway_process import running
-from tests.integration.events import DONE, MODELS, STOP, chunk, piece, text_of, whole
-from tests.integration.in_process import CHAT, HI
+from tests.integration.events import DONE, MODELS, STOP, piece, text_of, whole
+from tests.integration.in_process import CHAT, HI, until, until_status
 from tests.integration.remote_toml import one
 from tests.upstream import Script, Until, scripted, stream
 
@@ -36,15 +36,9 @@ class Reader:
                 self.begun.set()
 
 
-async def is_draining(http: httpx.AsyncClient) -> None:
-    async with asyncio.timeout(10):
-        while (await http.get("/health/ready")).status_code != 503:
-            await asyncio.sleep(0.01)
-
-
 async def test_what_runs_is_finished(tmp_path: Path) -> None:
     release = asyncio.Event()
-    held: Script = stream(chunk({"role": "assistant", "content": ""}), piece("Once"), Until(release), piece(" upon"), STOP, DONE)
+    held = stream(piece("Once"), Until(release), piece(" upon"), STOP, DONE)
     json_held: Script = [Until(release), *whole("complete")]
     async with scripted(held, held, held, json_held, checks=MODELS) as upstream:
         with running(tmp_path / "gateway", one(upstream.url) + SLOW) as server:
@@ -52,11 +46,9 @@ async def test_what_runs_is_finished(tmp_path: Path) -> None:
                 readers = [Reader(http, model) for model in ("chat", "chat", "chat", "slow", "slow")]
                 await asyncio.wait_for(asyncio.gather(*(reader.begun.wait() for reader in readers)), 20)
                 complete = asyncio.create_task(http.post(CHAT, json={"model": "chat", "messages": HI}))
-                async with asyncio.timeout(10):
-                    while len(upstream.requests) < 4:
-                        await asyncio.sleep(0.005)
+                await until(lambda: len(upstream.requests) == 4)
                 server.process.send_signal(signal.SIGTERM)
-                await is_draining(http)
+                await until_status(http, "/health/ready", 503)
                 refused = await http.post(CHAT, json={"model": "slow", "messages": HI})
                 release.set()
                 await asyncio.wait_for(asyncio.gather(*(reader.task for reader in readers)), 20)

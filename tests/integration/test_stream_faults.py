@@ -18,7 +18,10 @@ WHOLE = ROLE + b"".join(piece(character) for character in TEXT) + STOP + DONE
 
 async def ask(folder: Path, *steps: Step, patience_s: float = 10.0, **fields: Any) -> tuple[bytes, int]:
     """The bytes that a client gets for a stream of these steps, and how often the upstream was asked."""
-    async with scripted(stream(*steps), checks=MODELS) as upstream, serving(folder, one(upstream.url, patience_s=patience_s)) as it:
+    async with (
+        scripted(stream(*steps), checks=MODELS) as upstream,
+        serving(folder, one(upstream.url, patience_s=patience_s)) as it,
+    ):
         answer = await it.chat(stream=True, **fields)
         assert answer.status_code == 200, answer.text
         assert answer.headers["x-baton-deployment"] == "first"
@@ -79,7 +82,10 @@ async def test_tool_calls_with_wrong_indexes_are_two_calls_for_the_sdk(tmp_path:
         async with client, client.chat.completions.stream(model="chat", messages=HI, tools=tools) as streamed:
             final = await streamed.get_final_completion()
     calls = final.choices[0].message.tool_calls
-    assert [(call.function.name, call.function.arguments) for call in calls] == [("weather", '{"city":"Köln"}'), ("clock", "{}")]
+    assert [(call.function.name, call.function.arguments) for call in calls] == [
+        ("weather", '{"city":"Köln"}'),
+        ("clock", "{}"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,9 @@ async def test_tool_calls_with_wrong_indexes_are_two_calls_for_the_sdk(tmp_path:
     ],
     ids=["error event", "reset", "end without a finish", "stall", "no JSON", "endless event"],
 )
-async def test_break_after_the_first_token_is_an_error_event_and_no_retry(tmp_path: Path, ending: list[Step], code: str) -> None:
+async def test_break_after_the_first_token_is_an_error_event_and_no_retry(
+    tmp_path: Path, ending: list[Step], code: str
+) -> None:
     async with asyncio.timeout(10):
         body, asked = await ask(tmp_path, ROLE, piece("Once upon"), Pause(0.02), *ending, patience_s=0.5)
     events = chunks_of(body)
@@ -107,12 +115,15 @@ async def test_break_after_the_first_token_is_an_error_event_and_no_retry(tmp_pa
 async def test_openai_sdk_raises_the_error_event(tmp_path: Path) -> None:
     broken = event({"error": {"message": "out of memory", "type": "server_error"}})
     script = stream(ROLE, piece("a"), broken)
-    async with scripted(script, checks=MODELS) as upstream, serving(tmp_path, one(upstream.url)) as it:
-        async with openai.AsyncOpenAI(base_url=f"{it.url}/v1", api_key="none", max_retries=0) as client:
-            chunks = await client.chat.completions.create(model="chat", messages=HI, stream=True)
-            with pytest.raises(openai.APIError, match="out of memory"):
-                async for _ in chunks:
-                    pass
+    async with (
+        scripted(script, checks=MODELS) as upstream,
+        serving(tmp_path, one(upstream.url)) as it,
+        openai.AsyncOpenAI(base_url=f"{it.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        chunks = await client.chat.completions.create(model="chat", messages=HI, stream=True)
+        with pytest.raises(openai.APIError, match="out of memory"):
+            async for _ in chunks:
+                pass
 
 
 async def test_first_token_is_not_held_back_by_the_rest(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 from tests.e2e.gateway_process import running
 from tests.integration.events import DONE, MODELS, STOP, completion, piece
 from tests.integration.events import chunk as event_chunk
-from tests.integration.in_process import CHAT
+from tests.integration.in_process import CHAT, until_status
 from tests.integration.remote_toml import one
 from tests.redis_server import RedisServer, find_server
 from tests.upstream import Script, chunked_stream, json_answer, scripted
 
-CLIENTS, ATTEMPTS = 50, 16
+CLIENTS, ATTEMPTS = 50, 8
 TOKENS_PER_MINUTE = 4000
 USED = 40
 USAGE = {"prompt_tokens": 10, "completion_tokens": USED - 10, "total_tokens": USED}
@@ -33,6 +33,7 @@ refresh_s = 0.1
 [store]
 path = ":memory:"
 redis_url = "{url}"
+redis_timeout_s = 5
 """
 
 
@@ -54,10 +55,8 @@ async def usable_key(http: httpx.AsyncClient, urls: list[str]) -> str:
     fields = {"name": "shared", "allowance": {"tokens_per_minute": TOKENS_PER_MINUTE}}
     made = await http.post(f"{urls[0]}/admin/keys", json=fields, headers=BOSS)
     key: str = made.json()["key"]
-    async with asyncio.timeout(10):
-        for url in urls:
-            while (await http.get(f"{url}/v1/models", headers={"authorization": f"Bearer {key}"})).status_code != 200:
-                await asyncio.sleep(0.02)
+    for url in urls:
+        await until_status(http, f"{url}/v1/models", 200, authorization=f"Bearer {key}")
     return key
 
 

@@ -1,4 +1,4 @@
-"""The servers behind remote models: do they answer, do they take our key, do they know the model, and how long does that take?"""
+"""The servers behind remote models: do they answer, and how soon? Do they take our key, and know the model?"""
 
 import resource
 from concurrent.futures import ThreadPoolExecutor
@@ -66,19 +66,24 @@ def _check(name: str, config: RemoteConfig) -> Finding:
         return Finding("fail", subject, f"{url} does not answer within {_TIMEOUT_S:g} s", "is the server up, and the way open?")
     except httpx.TransportError as error:
         reason = str(error) or type(error).__name__
-        is_tls = "CERTIFICATE" in reason or "SSL" in reason
-        fix = "name the authority in ca_file" if is_tls else "check the url, and that the server runs"
-        return Finding("fail", subject, f"{url} cannot be reached: {reason}", fix)
+        return Finding("fail", subject, f"{url} cannot be reached: {reason}", _advice(reason))
     return _judge(subject, f"{url} answers in {took_ms:.0f} ms", status, body, config.model or name)
 
 
+def _advice(reason: str) -> str:
+    if "CERTIFICATE" in reason:
+        return "name the authority in ca_file, or the server as its certificate does"
+    return "does the server speak TLS?" if "SSL" in reason else "check the url, and that the server runs"
+
+
 def _fetch(client: httpx.Client, url: str, headers: dict[str, str]) -> tuple[int, bytes]:
-    """The status and the beginning of the body."""
+    """The status and the beginning of the body, as far as it comes in time."""
+    late = perf_counter() + _TIMEOUT_S
     with client.stream("GET", url, headers=headers) as response:
         body = b""
         for piece in response.iter_bytes():
             body += piece
-            if len(body) > _MAX_ANSWER_BYTES:
+            if len(body) > _MAX_ANSWER_BYTES or perf_counter() > late:
                 break
         return response.status_code, body
 

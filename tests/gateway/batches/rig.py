@@ -58,8 +58,8 @@ class Rig:
         self.ran: list[str] = []
         self.revoked: set[str] = set()
 
-    def runner(self, answer: Answer = fine) -> BatchRunner:
-        """A started runner, whose failed attempts are repeated at once."""
+    def runner(self, answer: Answer = fine, *, delay_s: float = 0.0) -> BatchRunner:
+        """A started runner, whose failed attempts are repeated after a delay."""
 
         async def run_line(identity: Identity, endpoint: str, body: bytes, request_id: str) -> tuple[int, bytes]:
             say = json.loads(body)["say"]
@@ -71,7 +71,7 @@ class Rig:
             return None if identity.key_id in self.revoked else identity
 
         runner = BatchRunner(
-            self.store, self.files, self.leases, self.config, identify=identify, clock=self.clock, delay_s=lambda _: 0.0
+            self.store, self.files, self.leases, self.config, identify=identify, clock=self.clock, delay_s=lambda _: delay_s
         )
         runner.start(run_line)
         return runner

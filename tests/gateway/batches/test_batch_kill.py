@@ -1,4 +1,3 @@
-
 import asyncio
 import sqlite3
 import subprocess
@@ -52,6 +51,7 @@ async def test_a_killed_run_is_taken_up_where_it_was(tmp_path: Path) -> None:
         await runner.close()
     assert (batch.status, batch.completed, error) == ("completed", LINES, [])
     assert Counter(names(output)) == Counter(str(n) for n in range(1, LINES + 1))
+    # What counted at the last kill was not repeated, and each kill cost at most what was in flight.
     assert not {int(say) for say in rig.ran} & done
     assert len(ran_before) - len(set(ran_before)) <= 2 * CONCURRENCY
     assert len(ran_before) <= len(done) + 3 * CONCURRENCY

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.batches.attempts import backoff_s
 from gateway.batches.batch import WINDOW_S
-from gateway.batches.errors import Conflicting
+from gateway.batches.errors import Conflicting, StorageFull
 from gateway.batches.leases import PER_TENANT
-from gateway.batches.runner import BatchRunner
 from tests.gateway.batches.rig import ANN, BOB, codes, input_file, names, request_line, rigged, until
 
 
@@ -136,6 +136,53 @@ async def test_a_cancelled_batch_begins_no_further_line() -> None:
     assert rig.ran == ["a", "b"]
 
 
+async def test_a_line_that_waits_for_its_turn_is_not_run_any_more_when_the_runner_drains() -> None:
+    gate = Gate()
+    async with rigged(concurrency=1) as rig:
+        ann = await rig.submit(input_file("a"))
+        runner = rig.runner(gate)
+        await until(lambda: gate.waiting == 1)
+        bob = await rig.submit(input_file("b"), BOB)
+        while bob.status != "in_progress":
+            bob = await rig.store.get("bob", bob.id)
+        draining = asyncio.create_task(runner.drain())
+        await asyncio.sleep(0)
+        gate.open.set()
+        await draining
+        assert (await rig.store.get("ann", ann.id)).completed == 1
+        assert (await rig.store.get("bob", bob.id)).completed == 0
+        await runner.close()
+    assert rig.ran == ["a"]
+
+
+@pytest.mark.parametrize("is_drained", [False, True])
+async def test_a_line_that_waits_for_another_attempt_holds_nobody_up(is_drained: bool) -> None:
+    async def answer(say: str) -> tuple[int, Any]:
+        return 503, {}
+
+    async with rigged() as rig:
+        batch = await rig.submit(input_file("a"))
+        runner = rig.runner(answer, delay_s=3600)
+        await until(lambda: rig.ran == ["a"])
+        if is_drained:
+            await runner.drain()
+            assert (await rig.store.get("ann", batch.id)).status == "in_progress"
+        else:
+            await rig.store.cancel("ann", batch.id)
+            _, error = await rig.results(await rig.ended(batch))
+            assert codes(error) == {"a": "batch_cancelled"}
+        await runner.close()
+    assert rig.ran == ["a"]
+
+
+def test_the_waits_between_attempts_grow_to_a_minute() -> None:
+    waits = [[backoff_s(attempt) for _ in range(100)] for attempt in range(1, 100)]
+    assert all(0.5 <= wait <= 1 for wait in waits[0])
+    assert all(1 <= wait <= 2 for wait in waits[1])
+    assert all(30 <= wait <= 60 for wait in waits[-1])
+    assert len(set(waits[-1])) > 1
+
+
 async def test_a_batch_that_is_cancelled_before_it_begins_has_no_lines() -> None:
     async with rigged() as rig:
         batch = await rig.submit(input_file("a"))
@@ -201,10 +248,8 @@ async def test_closing_cuts_lines_off_and_the_next_start_runs_them_again_at_once
 async def test_two_processes_never_run_the_same_batch(tmp_path: Path) -> None:
     async with rigged(tmp_path) as one, rigged(tmp_path) as two:
         two.clock = one.clock
-        runners: list[BatchRunner] = []
         batches = [await one.submit(input_file(*(f"{n}-{i}" for i in range(20)))) for n in range(3)]
-        for rig in (one, two):
-            runners.append(rig.runner())
+        runners = [rig.runner() for rig in (one, two)]
         for batch in batches:
             assert (await one.ended(batch)).completed == 20
         for runner in runners:
@@ -255,6 +300,20 @@ async def test_results_over_the_limit_are_refused_without_being_run() -> None:
         await runner.close()
     assert rig.ran == ["a", "b"]
     assert codes(error) == {"c": "output_limit_exceeded", "d": "output_limit_exceeded"}
+
+
+async def test_only_so_many_batches_are_unfinished() -> None:
+    async with rigged(max_tenant_batches=2) as rig:
+        file = await rig.upload(input_file("a"))
+        batches = [await rig.batch_of(file) for _ in range(2)]
+        with pytest.raises(StorageFull, match="2 batches are unfinished; the limit is 2") as caught:
+            await rig.batch_of(file)
+        assert caught.value.code == "too_many_batches"
+        await rig.submit(input_file("b"), BOB)
+        runner = rig.runner()
+        await rig.ended(batches[0])
+        await rig.batch_of(file)
+        await runner.close()
 
 
 async def test_one_tenant_does_not_keep_the_others_waiting() -> None:

@@ -21,7 +21,11 @@ BAD_LINES = {
     "broken UTF-8": ('{"custom_id": "\udcff"}', "invalid_json_line", None),
     "half a surrogate pair": (GOOD.replace("good", "\\ud800"), "invalid_json_line", None),
     "nesting": ('{"body": ' + "[" * 50_000, "invalid_json_line", None),
-    "no custom_id": (json.dumps({"method": "POST", "url": "/v1/chat/completions", "body": {}}), "invalid_custom_id", "custom_id"),
+    "no custom_id": (
+        json.dumps({"method": "POST", "url": "/v1/chat/completions", "body": {}}),
+        "invalid_custom_id",
+        "custom_id",
+    ),
     "empty custom_id": (request_line(""), "invalid_custom_id", "custom_id"),
     "long custom_id": (request_line("x" * (MAX_CUSTOM_ID_CHARS + 1)), "invalid_custom_id", "custom_id"),
     "number as custom_id": (request_line("x", custom_id=1), "invalid_custom_id", "custom_id"),
