@@ -73,7 +73,7 @@ def create_app(services: Services, operation: Operation | None = None) -> ASGIAp
     console = read_console()
     server = services.settings.server
     # litestar types ASGI messages more narrowly than the ASGI specification does.
-    app: Any = _create_litestar(services, operation or Operation(services), console_route(console))
+    app: Any = create_litestar(services, operation or Operation(services), console_route(console))
     middleware: tuple[tuple[Any, Mapping[str, object]], ...] = (
         (RequestId, {}),
         (AccessLog, {"telemetry": services.telemetry}),
@@ -89,7 +89,8 @@ def create_app(services: Services, operation: Operation | None = None) -> ASGIAp
     return outermost
 
 
-def _create_litestar(services: Services, operation: Operation, console: ControllerRouterHandler) -> Litestar:
+def create_litestar(services: Services, operation: Operation, console: ControllerRouterHandler) -> Litestar:
+    """The routes and what their handlers ask for, without the middleware around them."""
     provided = {
         "services": services,
         "operation": operation,

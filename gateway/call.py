@@ -6,7 +6,8 @@ Mutable on purpose, and owned by the task that serves the request: the trail is 
 from collections.abc import Callable
 
 from backends.types import FinishReason, Usage
-from gateway.identity import ANONYMOUS, Identity, Priority
+from gateway.identity import ANONYMOUS, Identity
+from gateway.priority import Priority
 
 
 class Trail:

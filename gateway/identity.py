@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-Priority = Literal["interactive", "standard", "batch"]
-PRIORITIES: tuple[Priority, ...] = ("interactive", "standard", "batch")
+from gateway.priority import Priority
 
 Amount = Annotated[int, Meta(ge=0)]
 

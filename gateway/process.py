@@ -48,6 +48,9 @@ class Watcher(Protocol):
     def reloaded(self) -> None:
         """It has gone over to another configuration."""
 
+    async def drained(self) -> None:
+        """Nothing runs any more, or may. Returns when it may end; until then it goes on to say that it drains."""
+
 
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling, and with an event for the moment it listens."""
@@ -108,6 +111,7 @@ class ServingProcess:
             started = not starting.done() or starting.result()
             starting.cancel()
             await self._drain()
+            await self._until_all_drained()
             reloading.cancel()
             await asyncio.wait((starting, reloading), timeout=_UNWIND_TIMEOUT_S)
         finally:
@@ -168,6 +172,13 @@ class ServingProcess:
         force.cancel()
         if drain.active:
             logger.warning("%d requests are cut off", drain.active)
+
+    async def _until_all_drained(self) -> None:
+        drained = asyncio.create_task(self._watcher.drained())
+        force = asyncio.create_task(self._force.wait())
+        await asyncio.wait((drained, force), return_when=asyncio.FIRST_COMPLETED)
+        drained.cancel()
+        force.cancel()
 
 
 def say(line: str, stream: TextIO | None = None) -> None:

@@ -67,6 +67,9 @@ class _Printer:
     def reloaded(self) -> None:
         """The log has it."""
 
+    async def drained(self) -> None:
+        """There is nobody to wait for."""
+
 
 async def _serve_alone(settings: Settings, listener: socket.socket, load: Load, url: str) -> int:
     process = ServingProcess(settings, listener, load, _Printer(url))

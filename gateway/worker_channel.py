@@ -12,12 +12,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
-Order = Literal[b"s", b"r"]
+Order = Literal[b"s", b"r", b"e"]
 STOP: Order = b"s"
 RELOAD: Order = b"r"
+END: Order = b"e"
+"""To a worker that has drained: all others have, too."""
 
 READY = "ready "
 RELOADED = "reloaded"
+DRAINED = "drained"
 
 _MAX_REPORT_BYTES = 1 << 16
 
@@ -28,6 +31,9 @@ class Orders:
     Args:
         on_stop: called for each order to stop; where there was none, once when the parent is gone.
         on_reload: called for each order to reload.
+
+    Attributes:
+        may_end: set by the order to end, and when there is no parent that could give it.
     """
 
     def __init__(self, connection: socket.socket, on_stop: Callable[[], None], on_reload: Callable[[], None]) -> None:
@@ -35,6 +41,7 @@ class Orders:
         self._on_stop = on_stop
         self._on_reload = on_reload
         self._is_stopping = False
+        self.may_end = asyncio.Event()
         connection.setblocking(False)
 
     def follow(self) -> None:
@@ -55,14 +62,17 @@ class Orders:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._connection)
+            self.may_end.set()
             if not self._is_stopping:
                 self._on_stop()
         for order in data:
             if order == STOP[0]:
                 self._is_stopping = True
                 self._on_stop()
-            else:
+            elif order == RELOAD[0]:
                 self._on_reload()
+            else:
+                self.may_end.set()
 
 
 class Reports:

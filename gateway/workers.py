@@ -32,7 +32,7 @@ from gateway.process import Load, ServingProcess, say
 from gateway.reload import plan_reload
 from gateway.routing.check import public_names
 from gateway.services import build_services
-from gateway.worker_channel import READY, RELOAD, RELOADED, STOP, Orders, Reports, describe_exit, open_channel
+from gateway.worker_channel import DRAINED, END, READY, RELOAD, RELOADED, STOP, Orders, Reports, describe_exit, open_channel
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ class _Worker:
         self.start_at = 0.0
         self.reports: Reports | None = None
         self.summary = ""
+        self.has_drained = False
 
 
 class Workers:
@@ -235,6 +236,9 @@ class Workers:
                 worker.summary = line.removeprefix(READY)
             elif line == RELOADED:
                 self._follow()
+            elif line == DRAINED:
+                worker.has_drained = True
+                self._end_if_drained()
         if not self._is_ready and all(other.summary for other in self._workers):
             self._is_ready = True
             say(f"Baton is ready: {self._url}  ({self._workers[0].summary}; {len(self._workers)} workers)")
@@ -243,6 +247,7 @@ class Workers:
         status = self._reap(worker)
         if self._stops:
             self._code = self._code or int(status != 0)
+            self._end_if_drained()
             return
         what = f"worker {worker.index} {describe_exit(status)}"
         # Before the gateway was ever ready, another try would most likely end the same way.
@@ -255,6 +260,13 @@ class Workers:
         else:
             logger.error("%s, another one starts in %g s", what, delay_s)
             worker.start_at = self._clock() + delay_s
+
+    def _end_if_drained(self) -> None:
+        """Let the workers end together: one that went before the others would leave its part of the connections unanswered."""
+        if all(worker.has_drained or not worker.pid for worker in self._workers):
+            for worker in self._workers:
+                if worker.reports is not None:
+                    worker.reports.order(END)
 
     def _reap(self, worker: _Worker) -> int:
         """Wait for the end of a process that is ending, and return its status."""
@@ -319,6 +331,12 @@ class _Reporter:
     def reloaded(self) -> None:
         """The parent starts later workers with the same."""
         self._report(RELOADED)
+
+    async def drained(self) -> None:
+        """Wait for the others."""
+        assert self.orders is not None
+        self._report(DRAINED)
+        await self.orders.may_end.wait()
 
     def _report(self, line: str) -> None:
         assert self.orders is not None

@@ -23,7 +23,7 @@ from gateway.admission.config import AdmissionConfig
 from gateway.admission.fair_line import FairLine
 from gateway.admission.waiter import RANKS, Ticket, Waiter
 from gateway.call import Call
-from gateway.identity import PRIORITIES, Priority
+from gateway.priority import PRIORITIES, Priority
 
 Refusal = Literal["full", "displaced", "timeout", "closed"]
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.call import Call
-from gateway.identity import PRIORITIES
+from gateway.priority import PRIORITIES
 
 RANKS = {priority: rank for rank, priority in enumerate(PRIORITIES)}
 """0 is the best class."""

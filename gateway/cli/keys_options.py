@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any
 
-from gateway.identity import PRIORITIES
+from gateway.priority import PRIORITIES
 
 _SPAN = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}

@@ -8,7 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from gateway.identity import Allowance, Identity, Priority
+from gateway.identity import Allowance, Identity
+from gateway.priority import Priority
 from gateway.store.errors import StoreDown
 
 logger = logging.getLogger(__name__)

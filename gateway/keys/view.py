@@ -5,8 +5,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from gateway.identity import Allowance, Priority
+from gateway.identity import Allowance
 from gateway.keys.record import KeyRecord
+from gateway.priority import Priority
 
 State = Literal["active", "expired", "revoked"]
 

@@ -40,15 +40,17 @@ class Body:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        if scope["type"] != "http" or not _has_body(scope):
+        if scope["type"] != "http":
             return await self._app(scope, receive, send)
         try:
-            self._check_headers(scope)
-            body = await self._read(receive)
+            is_announced = self._announces_body(scope)
+            body = await self._read(receive) if is_announced else b""
         except ApiError as refused:
             return await _refuse(refused, scope, receive, send)
         if body is None:
             return None
+        if not is_announced:
+            return await self._app(scope, receive, send)
         pending: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
         async def replay() -> Message:
@@ -60,13 +62,24 @@ class Body:
 
         return await self._app(scope, replay, send)
 
-    def _check_headers(self, scope: Scope) -> None:
-        encoding = (header(scope, b"content-encoding") or "identity").strip().lower()
-        if encoding != "identity":
-            raise UnsupportedMediaType(f"Content-Encoding '{encoding[:40]}' is not supported: send plain JSON.", headers=_CLOSE)
-        declared = header(scope, b"content-length")
-        if declared is not None and declared.isdecimal() and int(declared[:20]) > self._max_bytes:
-            raise self._too_large(f"{int(declared[:20])} bytes")
+    def _announces_body(self, scope: Scope) -> bool:
+        """Whether a body comes, by the headers. Raises what they alone are refused for."""
+        length, encoding, is_chunked = b"0", b"", False
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name == b"content-encoding":
+                encoding = value.strip().lower()
+            elif name == b"transfer-encoding":
+                is_chunked = True
+        if length == b"0" and not is_chunked:
+            return False
+        if encoding not in (b"", b"identity"):
+            text = f"Content-Encoding '{encoding[:40].decode('latin-1')}' is not supported: send plain JSON."
+            raise UnsupportedMediaType(text, headers=_CLOSE)
+        if length.isdigit() and int(length[:20]) > self._max_bytes:
+            raise self._too_large(f"{int(length[:20])} bytes")
+        return True
 
     def _too_large(self, size: str) -> BodyTooLarge:
         return BodyTooLarge(f"The request body has {size}, the limit is {self._max_bytes} bytes.", headers=_CLOSE)
@@ -90,12 +103,6 @@ class Body:
         except TimeoutError:
             text = f"The request body did not arrive within {self._timeout_s:g} s ({size} bytes came)."
             raise BodyTooSlow(text, headers=_CLOSE) from None
-
-
-def _has_body(scope: Scope) -> bool:
-    return any(
-        (name == b"content-length" and value != b"0") or name == b"transfer-encoding" for name, value in scope["headers"]
-    )
 
 
 async def _refuse(refused: ApiError, scope: Scope, receive: Receive, send: Send) -> None:

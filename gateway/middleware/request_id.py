@@ -44,7 +44,7 @@ class RequestId:
                 started = True
                 elapsed_ms = str(int((perf_counter() - begun) * 1000))
                 message["headers"] = [
-                    *(pair for pair in message["headers"] if pair[0].lower() != b"x-request-id"),
+                    *message["headers"],
                     (b"x-request-id", request_id.encode()),
                     (b"openai-processing-ms", elapsed_ms.encode()),
                     *anthropic_id,

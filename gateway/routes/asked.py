@@ -12,7 +12,8 @@ from litestar.types import Receive, Scope
 
 from gateway.call import Call
 from gateway.errors import InvalidRequest
-from gateway.identity import ANONYMOUS, PRIORITIES, Identity, Priority
+from gateway.identity import ANONYMOUS, Identity
+from gateway.priority import PRIORITIES, Priority
 from gateway.translate.body import Body
 from gateway.translate.head import Head
 

@@ -32,7 +32,7 @@ class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """
 
     url: str
-    timeout_s: Annotated[float, Meta(gt=0, le=5)] = 0.05
+    timeout_s: Annotated[float, Meta(gt=0, le=5)] = 0.25
     prefix: Annotated[str, Meta(min_length=1, max_length=64)] = "baton"
     max_failures: Annotated[int, Meta(ge=1, le=100)] = 3
     retry_interval_s: Annotated[float, Meta(gt=0, le=60)] = 1.0

@@ -15,7 +15,8 @@ from gateway.admission.fair_line import FairLine
 from gateway.admission.queue import Queue
 from gateway.admission.waiter import Ticket, Waiter
 from gateway.call import Call
-from gateway.identity import PRIORITIES, Identity, Priority
+from gateway.identity import Identity
+from gateway.priority import PRIORITIES, Priority
 from tests.gateway.admission.virtual_time import VirtualTimeLoop
 
 CAPACITY, PLACES, MAX_WAIT_S = 4, 6, 30.0

@@ -12,7 +12,8 @@ from gateway.admission.config import AdmissionConfig
 from gateway.admission.queue import Queue
 from gateway.admission.waiter import Ticket
 from gateway.call import Call
-from gateway.identity import Identity, Priority
+from gateway.identity import Identity
+from gateway.priority import Priority
 from tests.gateway.admission.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from backends.types import Health
 from gateway.app import create_app
 from gateway.config import ServerConfig, Settings
 from gateway.services import Services
+from gateway.store.config import MEMORY, StoreConfig
 
 
 class Slow(FakeBackend):
@@ -19,12 +20,14 @@ class Slow(FakeBackend):
     def __init__(self, name: str) -> None:
         super().__init__(name, FakeModel())
         self.go = asyncio.Event()
+        self.has_started = asyncio.Event()
         self.state = "loading"
         self.closed = 0
 
     async def start(self) -> None:
         await self.go.wait()
         self.state = "ready"
+        self.has_started.set()
 
     async def health(self) -> Health:
         return Health(state=self.state, slots=1)
@@ -49,7 +52,7 @@ class Stuck(Slow):
 
 
 def services_of(**backends: Slow) -> Services:
-    settings = Settings(server=ServerConfig(), models={})
+    settings = Settings(server=ServerConfig(), models={}, store=StoreConfig(path=MEMORY))
     return Services(settings, dict(backends), {name: backend.start for name, backend in backends.items()})
 
 
@@ -64,8 +67,7 @@ async def test_readiness_waits_for_all_models_while_liveness_does_not():
     services = services_of(a=a, b=b)
     starting = asyncio.create_task(services.start())
     a.go.set()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await a.has_started.wait()
     response = await ask(services)
     assert response.status_code == 503
     assert response.json()["status"] == "loading"
@@ -94,7 +96,11 @@ async def test_model_that_cannot_start_leaves_the_others_serving_and_readiness_s
 async def test_readiness_follows_the_state_of_a_running_model(state, status):
     backend = Slow("a")
     backend.state = state
-    assert (await ask(services_of(a=backend))).status_code == status
+    services = services_of(a=backend)
+    assert (await ask(services)).json()["status"] == "loading", "the keys have not been read yet"
+    await services.stores.start()
+    assert (await ask(services)).status_code == status
+    await services.stores.close()
 
 
 async def test_draining_gateway_is_not_ready():
