@@ -11,6 +11,7 @@ from litestar import Litestar
 from litestar.di import Provide
 from litestar.types import ControllerRouterHandler
 
+from gateway.batches.asgi_line import AsgiLine
 from gateway.console import console_route, read_console
 from gateway.errors import EXCEPTION_HANDLERS
 from gateway.middleware.access_log import AccessLog
@@ -26,23 +27,33 @@ from gateway.routes.admin_canary import steer_canary
 from gateway.routes.admin_keys import create_key, list_keys, retrieve_key, revoke_key
 from gateway.routes.admin_live import live_figures
 from gateway.routes.admin_reload import reload
+from gateway.routes.batches import batch_routes
 from gateway.routes.chat import CHAT_COMPLETIONS
 from gateway.routes.completions import LEGACY_COMPLETIONS
 from gateway.routes.conversations import conversation_routes
 from gateway.routes.door import door
 from gateway.routes.embeddings import EMBEDDINGS_ENDPOINT
+from gateway.routes.files import file_routes
 from gateway.routes.health import live, ready
 from gateway.routes.memory import Memories
 from gateway.routes.messages import MESSAGES_ENDPOINT, count_message_tokens
 from gateway.routes.metrics import metrics
 from gateway.routes.models import list_models, retrieve_model
 from gateway.routes.openapi import openapi
+from gateway.routes.rerank import RERANK_ENDPOINT, SHORT_RERANK_ENDPOINT
 from gateway.routes.responses import responses_routes
 from gateway.routes.responses_state import ResponsesState
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.services import Services
 
-ENDPOINTS = (CHAT_COMPLETIONS, LEGACY_COMPLETIONS, EMBEDDINGS_ENDPOINT, MESSAGES_ENDPOINT)
+ENDPOINTS = (
+    CHAT_COMPLETIONS,
+    LEGACY_COMPLETIONS,
+    EMBEDDINGS_ENDPOINT,
+    MESSAGES_ENDPOINT,
+    RERANK_ENDPOINT,
+    SHORT_RERANK_ENDPOINT,
+)
 
 ROUTES: tuple[ControllerRouterHandler, ...] = (
     count_message_tokens,
@@ -83,6 +94,8 @@ def create_app(services: Services, operation: Operation | None = None) -> ASGIAp
         (Body, {"max_bytes": server.max_body_bytes, "timeout_s": server.body_timeout_s}),
         (Head, {}),
     )
+    logged: Any = AccessLog(app, services.telemetry)
+    services.run_line = AsgiLine(logged)
     for cls, options in reversed(middleware):
         app = cls(app, **options)
     outermost: ASGIApp = app
@@ -101,7 +114,12 @@ def create_litestar(services: Services, operation: Operation, console: Controlle
     memories = Memories(services.stores.answers, services.stores.chats)
     doors = [door(endpoint, lambda: services.dispatch, memories, ping_interval_s) for endpoint in ENDPOINTS]
     state = ResponsesState(services.stores.responses, services.stores.conversations)
-    stateful = (*responses_routes(lambda: services.dispatch, state, ping_interval_s), *conversation_routes(state))
+    stateful = (
+        *responses_routes(lambda: services.dispatch, state, ping_interval_s),
+        *conversation_routes(state),
+        *file_routes(services.batches.files),
+        *batch_routes(services.batches.store),
+    )
     return Litestar(
         route_handlers=[*ROUTES, *doors, *stateful, console],
         dependencies={name: _provide(value) for name, value in provided.items()}

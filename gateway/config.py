@@ -18,6 +18,7 @@ from backends.fake import FakeModel
 from backends.remote.config import RemoteConfig
 from edge.config import EdgeConfig
 from gateway.admission.config import AdmissionConfig
+from gateway.batches.config import BatchesConfig
 from gateway.config_sources.api_keys import digests_from_file, digests_from_variable
 from gateway.config_sources.embedded import EMBEDDED_MODEL, MISSING, find_embedded_model
 from gateway.config_sources.environment import apply_environment
@@ -78,6 +79,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store: StoreConfig = StoreConfig()
     conversations: ConversationConfig = ConversationConfig()
     response_cache: ResponseCacheConfig = ResponseCacheConfig()
+    batches: BatchesConfig = BatchesConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     api_key_digests: frozenset[bytes] = frozenset()
     admin_key_digests: frozenset[bytes] = frozenset()
@@ -94,6 +96,7 @@ SECTIONS: Mapping[str, type[Struct]] = {
     "store": StoreConfig,
     "conversations": ConversationConfig,
     "response_cache": ResponseCacheConfig,
+    "batches": BatchesConfig,
     "telemetry": TelemetryConfig,
 }
 """Sections that are one table."""
@@ -148,6 +151,7 @@ def _settled(
     if keys.admin_key_file:
         admins |= digests_from_file("keys.admin_key_file", _absolute(keys.admin_key_file, base), errors)
     _check_exposure(server, digests | admins, keys.required, errors)
+    errors += _check_workers(server.workers, models)
     errors += check_routes(named["routes"], models)
     served = {*models, *named["routes"]}
     errors += [
@@ -166,6 +170,15 @@ def _settled(
         "store": sections["store"] if sections["store"].path == MEMORY else _absolute_path(sections["store"], "path", base),
     }
     return Settings(**settled, models=models, api_key_digests=digests, admin_key_digests=admins)
+
+
+def _check_workers(count: int, models: Mapping[str, ModelConfig]) -> list[str]:
+    return [
+        f"models.{name}: {count} workers (server.workers) would load this GGUF file {count} times. Serve it by a Baton of its "
+        'own with one worker, and name that one here with engine = "remote"'
+        for name, model in models.items()
+        if count > 1 and isinstance(model, EdgeConfig)
+    ]
 
 
 def _read_named(cls: type[Struct], raw: object, section: str, errors: list[str]) -> dict[str, Struct]:

@@ -13,10 +13,9 @@ from contextlib import ExitStack
 import uvloop
 
 from gateway.config import Settings
-from gateway.config_sources.reader import ConfigError
 from gateway.process import Load, ServingProcess, say
 from gateway.telemetry.logs import configure_logging
-from gateway.workers import Workers, check_workers
+from gateway.workers import Workers
 
 _BACKLOG = 2048
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -31,7 +30,7 @@ def serve(load: Load) -> int:
     Raises:
         ConfigError: the configuration cannot be used.
     """
-    settings = _checked(load)
+    settings = load()
     server = settings.server
     configure_logging(server.log_level, server.log_format)
     try:
@@ -44,9 +43,9 @@ def serve(load: Load) -> int:
     url = _url(server.host, listeners[0].getsockname()[1])
     try:
         if server.workers > 1:
-            return Workers(settings, lambda: _checked(load), listeners, url).run()
+            return Workers(settings, load, listeners, url).run()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve_alone(settings, listeners[0], lambda: _checked(load), url))
+            return runner.run(_serve_alone(settings, listeners[0], load, url))
     finally:
         for listener in listeners:
             listener.close()
@@ -78,13 +77,6 @@ async def _serve_alone(settings: Settings, listener: socket.socket, load: Load, 
         loop.add_signal_handler(number, process.stop)
     loop.add_signal_handler(signal.SIGHUP, process.reload)
     return await process.run()
-
-
-def _checked(load: Load) -> Settings:
-    settings = load()
-    if errors := check_workers(settings):
-        raise ConfigError(errors)
-    return settings
 
 
 def _listen(host: str, port: int, count: int) -> list[socket.socket]:

@@ -11,6 +11,8 @@ from backends.protocol import Backend
 from backends.types import Health
 from gateway.admission.queue import Queue
 from gateway.backends import Starter, build_backends
+from gateway.batches.attempts import RunLine
+from gateway.batches.batches import Batches
 from gateway.config import Settings
 from gateway.config_sources.reader import ConfigError
 from gateway.dispatch.catalog import Catalog
@@ -44,6 +46,7 @@ class Services:
     Attributes:
         generation: what the present configuration made. A request that needs several parts of it takes them from one
             generation, because a reload may come in between.
+        run_line: answers one line of a batch as if a client had sent it; set by the application, None without one.
     """
 
     def __init__(
@@ -62,6 +65,8 @@ class Services:
             lambda: count_waiting(self.queues),
         )
         self.drain = DrainState()
+        self.batches = Batches(self.stores.database, settings.batches, identify=self.stores.ring.current)
+        self.run_line: RunLine | None = None
         self._starters = dict(starters)
         self._stamps = stamps
         self._retirement = Retirement()
@@ -113,6 +118,8 @@ class Services:
         await asyncio.gather(*(_start_one(name, start, failures) for name, start in self._starters.items()))
         healths = await _settled(backends, failures)
         self._has_started = True
+        if self.run_line is not None:
+            self.batches.start(self.run_line)
         return healths
 
     async def healths(self) -> dict[str, Health]:
@@ -148,6 +155,7 @@ class Services:
 
     async def close(self) -> None:
         """Close all backends, last built first, each within 10 s; running requests fail with `Unavailable`."""
+        await self.batches.close()
         for queue in self.queues.values():
             queue.close()
         await self._retirement.close()

@@ -34,6 +34,7 @@ class Orders:
 
     Attributes:
         may_end: set by the order to end, and when there is no parent that could give it.
+        is_orphan: the parent is gone.
     """
 
     def __init__(self, connection: socket.socket, on_stop: Callable[[], None], on_reload: Callable[[], None]) -> None:
@@ -42,6 +43,7 @@ class Orders:
         self._on_reload = on_reload
         self._is_stopping = False
         self.may_end = asyncio.Event()
+        self.is_orphan = False
         connection.setblocking(False)
 
     def follow(self) -> None:
@@ -62,6 +64,7 @@ class Orders:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._connection)
+            self.is_orphan = True
             self.may_end.set()
             if not self._is_stopping:
                 self._on_stop()

@@ -24,7 +24,6 @@ from time import monotonic
 
 import uvloop
 
-from edge.config import EdgeConfig
 from gateway.config import Settings
 from gateway.config_sources.reader import ConfigError
 from gateway.peers import Peers
@@ -42,17 +41,6 @@ _DELAYS_S = (0.0, 0.5, 1.0, 2.0)
 _MAX_FOLDER_BYTES = 96
 """Linux allows the paths of sockets 107 bytes."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-def check_workers(settings: Settings) -> list[str]:
-    """What stands against the configured number of workers, one line for each mistake."""
-    count = settings.server.workers
-    return [
-        f"models.{name}: {count} workers (server.workers) would load this GGUF file {count} times. Serve it by a Baton of its "
-        'own with one worker, and name that one here with engine = "remote"'
-        for name, model in settings.models.items()
-        if count > 1 and isinstance(model, EdgeConfig)
-    ]
 
 
 class Crashes:
@@ -223,7 +211,12 @@ class Workers:
         process = ServingProcess(self._settings, worker.listener, self._load, watcher, peers)
         watcher.orders = Orders(channel, process.stop, process.reload)
         watcher.orders.follow()
-        return await process.run()
+        try:
+            return await process.run()
+        finally:
+            if watcher.orders.is_orphan:
+                # Nobody else is left to do it; workers that still run need it no more.
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def _hear(self, worker: _Worker) -> None:
         assert worker.reports is not None

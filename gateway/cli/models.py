@@ -31,19 +31,22 @@ def run_models(arguments: argparse.Namespace) -> int:
 
 
 def _from_config(path: Path) -> int:
-    from edge.config import EdgeConfig
-    from gateway.config import load_settings
+    from gateway.config import ENGINES, load_settings
 
     try:
         settings = load_settings(path, os.environ)
     except ConfigError as error:
         print_errors(error)
         return 1
+    engines = {cls: engine for engine, cls in ENGINES.items()}
     rows: list[tuple[str, ...]] = [
-        (name, "gguf", model.path) if isinstance(model, EdgeConfig) else (name, "fake", "")
+        (name, engines[type(model)], getattr(model, "path", "") or getattr(model, "url", ""))
         for name, model in settings.models.items()
     ]
-    _print_table(("MODEL", "ENGINE", "FILE"), rows)
+    rows += [
+        (name, "route", ", ".join(member.model for member in route.deployments)) for name, route in settings.routes.items()
+    ]
+    _print_table(("MODEL", "ENGINE", "WHERE"), rows)
     return 0
 
 

@@ -77,6 +77,7 @@ class KeyRing:
         self._static_entries = {digest: (identity, _NEVER) for digest, identity in static.items()}
         self._static_ids = frozenset(identity.key_id for identity in static.values())
         self._entries = self._stored_entries | self._static_entries
+        self._by_id = _by_id(self._entries)
         self._required |= bool(static)
 
     def find(self, digest: bytes) -> Identity | None:
@@ -89,6 +90,13 @@ class KeyRing:
             return None
         self._used.add(identity.key_id)
         return identity
+
+    def current(self, identity: Identity) -> Identity | None:
+        """Say what the key of an earlier request may do now; None when it is no longer valid, or keys are asked for since."""
+        if not identity.key_id:
+            return identity if self.is_open else None
+        entry = self._by_id.get(identity.key_id)
+        return entry[0] if entry is not None and entry[1] > self._now() else None
 
     async def start(self) -> None:
         """Read the store, and keep following it until `close`. A store that is down is tried again, and raises nothing."""
@@ -141,6 +149,7 @@ class KeyRing:
             if record.revoked_at is None
         }
         self._entries = self._stored_entries | self._static_entries
+        self._by_id = _by_id(self._entries)
 
     async def _follow(self) -> None:
         while True:
@@ -166,3 +175,7 @@ class KeyRing:
             if self._is_down:
                 logger.info("the key store is back")
             self._is_down = False
+
+
+def _by_id(entries: Mapping[bytes, tuple[Identity, float]]) -> dict[str, tuple[Identity, float]]:
+    return {entry[0].key_id: entry for entry in entries.values()}

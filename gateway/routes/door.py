@@ -157,7 +157,7 @@ class _Opener:
     def _to_forward(self) -> ForwardRequest:
         asked = self._asked
         body, model = asked.body, asked.call.model
-        span = model_span(body, model)
+        span = model_span(body, model) if asked.head.model else None
         if span is None:
             body, span = with_model_first(body, model)
         return ForwardRequest(

@@ -16,6 +16,9 @@ BYTES_PER_TOKEN = 4
 
 _BLOCK_BYTES = 512
 _MAX_BLOCKS = 64
+_MODEL_KEY = b'"model"'
+_LETTER_ESCAPES = (b"\\u004", b"\\u006")
+"""How escapes of the letters in `model` begin. Hardly any client escapes ASCII letters."""
 
 
 class StreamOptions(Struct, frozen=True):
@@ -76,22 +79,30 @@ def prefix_hashes(content: Raw) -> tuple[int, ...]:
 def model_span(body: bytes, model: str) -> tuple[int, int] | None:
     """Where the value of the top-level field `model` stands in a body, quotes included; None when that is not certain.
 
-    Any other object in the body may have a field `model` too, and a look at the bytes cannot tell them apart.
+    Any other object in the body may have a field `model` too, and a look at the bytes cannot tell them apart. A key may also be
+    written with escapes (`mod\\u0065l`), or as `Model`, which some servers take for `model`.
     """
     value = msgspec.json.encode(model)
-    key = body.find(b'"model"')
-    if key < 0 or body.find(b'"model"', key + 7) >= 0:
+    folded = body.lower()
+    key = folded.find(_MODEL_KEY)
+    if key < 0 or body[key : key + len(_MODEL_KEY)] != _MODEL_KEY or folded.find(_MODEL_KEY, key + 1) >= 0:
         return None
-    start = body.find(value, key + 7)
-    if start < 0 or body[key + 7 : start].strip(b" \t\r\n") != b":":
+    if any(escape in folded for escape in _LETTER_ESCAPES):
+        return None
+    start = body.find(value, key + len(_MODEL_KEY))
+    if start < 0 or body[key + len(_MODEL_KEY) : start].strip(b" \t\r\n") != b":":
         return None
     return start, start + len(value)
 
 
 def with_model_first(body: bytes, model: str) -> tuple[bytes, tuple[int, int]]:
-    """Write a body again with `model` as its first field; every other value keeps its bytes. Returns it and the span."""
+    """Write a body again with `model` as its first field; every other value keeps its bytes. Returns it and the span.
+
+    A field that differs from `model` only in its case is left out: a server that takes it for `model` would answer with another
+    model than the one that was asked for here.
+    """
     fields: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Raw])
-    fields.pop("model", None)
+    others = {name: raw for name, raw in fields.items() if name.lower() != "model"}
     value = msgspec.json.encode(model)
     start = len(b'{"model":')
-    return msgspec.json.encode({"model": Raw(value), **fields}), (start, start + len(value))
+    return msgspec.json.encode({"model": Raw(value), **others}), (start, start + len(value))

@@ -155,8 +155,8 @@ def test_signal_to_all_processes_at_once_drains_once(tmp_path):
             worker.send_signal(signal.SIGTERM)
         gateway.process.send_signal(signal.SIGTERM)
         eventually(lambda: httpx.get(f"{gateway.url}/health/ready").status_code == 503)
-        refused = httpx.post(f"{gateway.url}/v1/chat/completions", json=CHAT)
-        assert refused.status_code == 503
+        # Whichever worker gets a connection: also one with nothing left to do goes on to answer.
+        assert {httpx.post(f"{gateway.url}/v1/chat/completions", json=CHAT).status_code for _ in range(10)} == {503}
         rest = [line for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         assert gateway.process.wait(30) == 0
@@ -171,13 +171,16 @@ def test_second_signal_does_not_wait(tmp_path):
 
 
 def test_workers_drain_and_end_when_their_parent_is_killed(tmp_path):
-    with running(tmp_path / "gateway", config("x" * 40, delay_s=0.03)) as gateway, stream(gateway) as lines:
-        workers = workers_of(gateway)
-        gateway.process.kill()
-        rest = [line for line in lines if line]
+    (tmp_path / "tmp").mkdir()
+    with running(tmp_path / "gateway", config("x" * 40, delay_s=0.03), TMPDIR=str(tmp_path / "tmp")) as gateway:
+        with stream(gateway) as lines:
+            workers = workers_of(gateway)
+            gateway.process.kill()
+            rest = [line for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         _, alive = psutil.wait_procs(workers, timeout=20)
         assert not alive
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_one_worker_is_asked_to_reload_and_all_do(tmp_path):

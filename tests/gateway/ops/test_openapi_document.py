@@ -18,7 +18,7 @@ from gateway.store.config import MEMORY, StoreConfig
 
 DOCUMENT = json.loads(openapi_document())
 UNDOCUMENTED = {"/openapi.json"}
-ALIASES = {"/v1/tokenize", "/v1/detokenize"}
+ALIASES = {"/v1/tokenize", "/v1/detokenize", "/rerank"}
 
 
 def references(node: object) -> Iterator[str]:
