@@ -37,12 +37,16 @@ class RequestBody:
         body = self._name_model(request.body, request.model_span)
         ask = self._include_usage and request.stream and not request.wants_usage and request.path in _USAGE_PATHS
         # A second key of the same name is an error to some servers, so fields that may be there are looked at one by one.
-        if (ask and b'"stream_options"' in body) or any(mark in body for mark in self._strip_marks):
+        if (ask and b'"stream_options"' in body) or self._may_strip(body):
             return self._edit_fields(body, ask)
         if not ask:
             return body
         end = body.rindex(b"}")
         return body[:end] + b"," + _ASK_USAGE + b"}"
+
+    def _may_strip(self, body: bytes) -> bool:
+        """Whether a field to leave out may be there, perhaps written with escapes."""
+        return bool(self._strip) and (b"\\u00" in body or any(mark in body for mark in self._strip_marks))
 
     def _name_model(self, body: bytes, span: tuple[int, int] | None) -> bytes:
         if span is not None:

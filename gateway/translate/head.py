@@ -17,6 +17,7 @@ BYTES_PER_TOKEN = 4
 _BLOCK_BYTES = 512
 _MAX_BLOCKS = 64
 _MODEL_KEY = b'"model"'
+_ASCII_ESCAPE = b"\\u00"
 _LETTER_ESCAPES = (b"\\u004", b"\\u006")
 """How escapes of the letters in `model` begin. Hardly any client escapes ASCII letters."""
 
@@ -87,7 +88,7 @@ def model_span(body: bytes, model: str) -> tuple[int, int] | None:
     key = folded.find(_MODEL_KEY)
     if key < 0 or body[key : key + len(_MODEL_KEY)] != _MODEL_KEY or folded.find(_MODEL_KEY, key + 1) >= 0:
         return None
-    if any(escape in folded for escape in _LETTER_ESCAPES):
+    if _ASCII_ESCAPE in folded and any(escape in folded for escape in _LETTER_ESCAPES):
         return None
     start = body.find(value, key + len(_MODEL_KEY))
     if start < 0 or body[key + len(_MODEL_KEY) : start].strip(b" \t\r\n") != b":":

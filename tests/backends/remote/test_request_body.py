@@ -58,6 +58,11 @@ def test_stripped_fields_are_gone_and_the_rest_keeps_its_bytes() -> None:
     assert json.loads(sent).keys() == {"model", "big", "t", "note"}
 
 
+def test_a_field_whose_name_is_written_with_escapes_is_stripped_too() -> None:
+    sent = rewrite(forwarded(stream=False, raw=ODD[:-1] + b', "us\\u0065r": "alice"}'), strip=("user",))
+    assert json.loads(sent).keys() == {"seed", "model", "big", "t"}
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
 )
