@@ -172,6 +172,15 @@ def _settled(
     return Settings(**settled, models=models, api_key_digests=digests, admin_key_digests=admins)
 
 
+def missing_secrets(models: Mapping[str, ModelConfig], environ: Mapping[str, str]) -> list[str]:
+    """Name the variables that must be set when the configuration is used, which need not be where it is only read."""
+    return [
+        f"models.{name}.api_key_env: the variable {model.api_key_env} is not set"
+        for name, model in models.items()
+        if isinstance(model, RemoteConfig) and model.api_key_env and not environ.get(model.api_key_env)
+    ]
+
+
 def _check_workers(count: int, models: Mapping[str, ModelConfig]) -> list[str]:
     return [
         f"models.{name}: {count} workers (server.workers) would load this GGUF file {count} times. Serve it by a Baton of its "

@@ -175,9 +175,8 @@ def _describe(row: tuple[Any, ...]) -> FileObject:
 
 
 def _expire(connection: sqlite3.Connection, now: int) -> list[str]:
-    query = (
-        f"DELETE FROM batch_files WHERE expires_at <= ? AND NOT EXISTS ({_IN_USE.replace('?', 'batch_files.id')}) RETURNING id"
-    )
+    used = "SELECT input_file_id FROM batches WHERE is_open"
+    query = f"DELETE FROM batch_files WHERE expires_at <= ? AND id NOT IN ({used}) RETURNING id"
     return [id for (id,) in connection.execute(query, (now,)).fetchall()]
 
 

@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import gettempdir
 from typing import IO, NamedTuple, ParamSpec, TypeVar
 from uuid import uuid4
 
@@ -50,10 +51,10 @@ class Folder:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._temporary = TemporaryDirectory(prefix="baton-batches-") if path is None else None
+        self._is_temporary = path is None
         # Threads of our own: slow disks hold up nobody else, and `close` knows when the last one has let go.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="batches")
-        self._path = Path(self._temporary.name) if self._temporary is not None else path or Path()
+        self._path = path or Path(gettempdir()) / f"baton-batches-{uuid4().hex}"
 
     async def write(self, name: str, source: IO[bytes]) -> int:
         """Copy what a binary file still holds into a new file, and return how many bytes that were."""
@@ -90,8 +91,8 @@ class Folder:
     async def close(self) -> None:
         """Finish what was begun, and remove a temporary folder. May be called twice; nothing else works afterwards."""
         await asyncio.to_thread(self._threads.shutdown)
-        if self._temporary is not None:
-            await asyncio.to_thread(self._temporary.cleanup)
+        if self._is_temporary:
+            await asyncio.to_thread(rmtree, self._path, ignore_errors=True)
 
     async def _blocking(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *args, **kwargs))

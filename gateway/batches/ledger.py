@@ -41,6 +41,9 @@ class Ledger:
         self._lease = lease
         self._sizes: dict[Kind, int] = dict.fromkeys(KINDS, 0)
         self._waiting: list[Result] = []
+        # Calls of `write` so far, and the last one whose results are written.
+        self._asked = 0
+        self._written = 0
         self._writing = asyncio.Lock()
         self._is_broken = False
 
@@ -54,14 +57,17 @@ class Ledger:
             LedgerBroken: an earlier write did.
         """
         self._waiting += results
+        self._asked += 1
+        mine = self._asked
         async with self._writing:
             if self._is_broken:
                 raise LedgerBroken("an earlier write failed")
-            taken, self._waiting = self._waiting, []
-            if taken:
+            # Who has been served leaves at once, so that those behind gather for one write together.
+            if mine > self._written:
+                taken, self._waiting, last = self._waiting, [], self._asked
                 self._is_broken = True
                 await self._commit(taken)
-                self._is_broken = False
+                self._is_broken, self._written = False, last
 
     async def _commit(self, results: list[Result]) -> None:
         segments: list[Segment] = []

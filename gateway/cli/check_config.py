@@ -1,6 +1,7 @@
 """`baton check-config`: the configuration as the gateway would use it."""
 
 import argparse
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.cli.settings import print_errors, settings_from
-from gateway.config import ENGINES, NAMED, SECTIONS, Settings
+from gateway.config import ENGINES, NAMED, SECTIONS, Settings, missing_secrets
 from gateway.config_sources.reader import ConfigError
 from gateway.config_sources.toml import quoted, write_toml
 
@@ -20,6 +21,8 @@ def run_check_config(arguments: argparse.Namespace) -> int:
     """Print the resolved configuration (exit code 0) or all mistakes (1)."""
     try:
         settings = settings_from(arguments)
+        if errors := missing_secrets(settings.models, os.environ):
+            raise ConfigError(errors)
     except ConfigError as error:
         print_errors(error)
         return 1

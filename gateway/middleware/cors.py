@@ -15,7 +15,7 @@ LOCALHOST = "localhost"
 """In `cors_origins`: any page served from this machine, on any port."""
 
 _LOCAL_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\]|[a-z0-9-]+\.localhost)(:[0-9]{1,5})?", re.IGNORECASE)
-_METHODS = b"GET, HEAD, POST, OPTIONS"
+_METHODS = b"GET, HEAD, POST, DELETE, OPTIONS"
 _HEADER_NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}")
 _EXPOSED = (
     b"x-request-id, request-id, openai-processing-ms, retry-after, retry-after-ms, x-should-retry, "

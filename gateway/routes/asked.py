@@ -2,7 +2,7 @@
 
 Clients steer with headers, which every OpenAI client can set: `x-baton-priority` (a class that the key may claim),
 `x-baton-session` (ties the requests of a conversation together), `x-baton-tags` (deployments must have all of them),
-`x-baton-timeout` (seconds after which nobody waits any more), `x-baton-cache` (use, refresh or off) and
+`x-baton-timeout` (seconds within which the request must begin to run), `x-baton-cache` (use, refresh or off) and
 `x-baton-conversation` (the id of a kept conversation, of which the body holds only the new turn).
 """
 
@@ -70,7 +70,7 @@ def _steer(call: Call, name: bytes, value: str) -> None:
     elif name == b"session":
         call.session = value[:_MAX_SESSION_CHARS]
     elif name == b"tags":
-        call.tags = frozenset(tag.strip() for tag in value.split(",")[:_MAX_TAGS] if tag.strip())
+        call.tags = _tags(value)
     elif name == b"cache":
         call.cache = value
     elif name == b"conversation":
@@ -87,6 +87,14 @@ def _priority(value: str, identity: Identity) -> Priority:
         text = f"This key may not claim the priority '{value}': its best is '{identity.priority}'."
         raise InvalidRequest(text, param="x-baton-priority", code="priority_not_allowed")
     return value
+
+
+def _tags(value: str) -> frozenset[str]:
+    tags = frozenset(tag.strip() for tag in value.split(",") if tag.strip())
+    if len(tags) > _MAX_TAGS:
+        text = f"The header 'x-baton-tags' may have up to {_MAX_TAGS} names, not {len(tags)}."
+        raise InvalidRequest(text, param="x-baton-tags", code="invalid_value")
+    return tags
 
 
 def _seconds(value: str) -> float:

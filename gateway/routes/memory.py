@@ -13,7 +13,7 @@ import msgspec
 from litestar.types import ASGIApp
 from msgspec import Raw, Struct
 
-from backends.errors import BackendError
+from backends.errors import BackendError, Failed
 from backends.types import FinishReason, Usage
 from gateway.context.assemble import Assembler
 from gateway.context.cache_key import cache_key, choose_mode, read_fields, wanted_mode
@@ -25,6 +25,7 @@ from gateway.dispatch.answer import EVENT_HEADERS, JSON_HEADERS, Answer
 from gateway.errors import InvalidRequest
 from gateway.response import BytesReply
 from gateway.routes.asked import Asked
+from gateway.translate.body import Body
 
 _ID_PREFIX = {"chat": "chatcmpl", "completions": "cmpl", "embeddings": "embd"}
 _MAX_ANSWER_BYTES = 8 << 20
@@ -37,12 +38,19 @@ class Memories(NamedTuple):
     chats: Conversations
 
 
+class _Turn(Struct):
+    messages: list[Raw] = []
+
+
 class _Choice(Struct):
     message: Raw
 
 
 class _Completion(Struct):
     choices: list[_Choice]
+
+
+_TURN = Body(_Turn)
 
 
 class Memory:
@@ -70,12 +78,12 @@ class Memory:
             raise InvalidRequest(
                 "A kept conversation needs one answer per turn: 'n' must be 1.", param="n", code="invalid_value"
             )
-        fields = msgspec.json.decode(asked.body, type=dict[str, Raw])
-        new = msgspec.json.decode(fields.get("messages", Raw(b"[]")), type=list[Raw])
+        new = _TURN.decode(asked.body).messages
         identity = asked.call.identity
         kept = await self._memories.chats.get(identity.tenant, asked.call.conversation)
         self._new_messages = [bytes(memoryview(message)) for message in new]
         if kept is not None:
+            fields = msgspec.json.decode(asked.body, type=dict[str, Raw])
             fields["messages"] = Raw(msgspec.json.encode([*map(Raw, kept.items), *new]))
             asked.replace_body(msgspec.json.encode(fields))
 
@@ -115,12 +123,22 @@ class Memory:
         """Remember a complete answer."""
         call = self._asked.call
         if call.conversation:
-            message = msgspec.json.decode(body, type=_Completion).choices[0].message
-            turn = [*self._new_messages, bytes(memoryview(message))]
+            turn = [*self._new_messages, _message_of(body)]
             await self._memories.chats.append(call.identity.tenant, call.conversation, turn)
         # What stood in, or is on trial, must not answer for the model later.
         if self._lease is not None and not call.trail.fallback and not call.trail.canary:
             await self._lease.keep(body)
+
+
+def _message_of(body: bytes) -> bytes:
+    """The assistant's message in a complete answer. Raises Failed: there is none, so the conversation could not go on."""
+    try:
+        message = msgspec.json.decode(body, type=_Completion).choices[0].message
+        msgspec.json.decode(message, type=dict[str, Raw])
+    except (msgspec.DecodeError, IndexError):
+        text = "The upstream server answered without a message that the conversation could keep."
+        raise Failed(text, code="upstream_protocol_error") from None
+    return bytes(memoryview(message))
 
 
 class _Heard:

@@ -82,6 +82,8 @@ class Database:
         self._max_waiting = max_waiting
         self._thread: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self._migrated: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._last_moment: float | None = None
 
     def exists(self) -> bool:
@@ -113,6 +115,7 @@ class Database:
             StoreDown: as `run`; or the file was written by a later version, with more steps than are known here.
         """
         await self.run(lambda connection: _migrate(connection, module, steps))
+        self._migrated[module] = steps
 
     async def close(self) -> None:
         """Finish the calls made so far, close the file and end the thread. May be called twice; later calls are refused."""
@@ -167,6 +170,8 @@ class Database:
                 raise StoreDown(f"{self.path}: {error}") from error
 
     def _transact(self, call: _Call) -> Any:
+        if self._connection is not None and self._was_replaced():
+            self._disconnect()
         connection = self._connect()
         connection.execute(call.begin)
         try:
@@ -179,10 +184,28 @@ class Database:
             raise
         return result
 
+    def _migrate_again(self, connection: sqlite3.Connection) -> None:
+        """Whoever has migrated once trusts that the tables are there, also in a file that is a new one."""
+        if self._migrated:
+            connection.execute("BEGIN IMMEDIATE")
+            for module, steps in tuple(self._migrated.items()):
+                _migrate(connection, module, steps)
+            connection.execute("COMMIT")
+
+    def _was_replaced(self) -> bool:
+        """Whether the file was deleted or exchanged: SQLite would go on writing to what nobody can find any more."""
+        if self.path == MEMORY:
+            return False
+        with suppress(OSError):
+            return os.stat(self.path).st_ino != self._inode
+        return True
+
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             try:
                 self._connection = _open(self.path)
+                self._inode = 0 if self.path == MEMORY else os.stat(self.path).st_ino
+                self._migrate_again(self._connection)
             except OSError as error:
                 raise StoreDown(f"{self.path}: {error.strerror or error}") from error
         return self._connection

@@ -72,7 +72,7 @@ def test_configuration_example(tmp_path: Path, text: str) -> None:
     (tmp_path / "models").mkdir()
     for path in re.findall(r'path = "(.*)"', text):
         (tmp_path / path).symlink_to(find_embedded_model() or os.devnull)
-    variables = {"BATON_SERVER__PORT": "9000"} | ({"BATON_MODELS__QWEN3_4B__SLOTS": "4"} if "qwen3-4b" in text else {})
+    variables = {"BATON_SERVER__PORT": "9000", "EXAMPLE_API_KEY": "secret"} | ({"BATON_MODELS__QWEN3_4B__SLOTS": "4"} if "qwen3-4b" in text else {})
     settings = load_settings(tmp_path / "gateway.toml", variables)
     assert settings.server.port == 9000
     assert [model.slots for model in settings.models.values() if isinstance(model, EdgeConfig)] in ([4], [])
@@ -81,7 +81,7 @@ def test_configuration_example(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("text", [text for page in PAGES for text in blocks("toml", page.read_text("utf-8"))])
 def test_configuration_in_the_documentation_loads(tmp_path: Path, text: str) -> None:
     (tmp_path / "gateway.toml").write_text(text)
-    settings = load_settings(tmp_path / "gateway.toml", {})
+    settings = load_settings(tmp_path / "gateway.toml", {"EXAMPLE_API_KEY": "secret"})
     assert settings.models
 
 

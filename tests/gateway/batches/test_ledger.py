@@ -49,6 +49,20 @@ async def test_what_waits_is_written_together() -> None:
         assert (batch.completed, batch.failed, batch.output_bytes) == (5, 5, 21)
 
 
+async def test_quick_lines_share_their_writes() -> None:
+    async with rigged(leases=CountingLeases) as rig:
+        ledger = await ledger_of(rig)
+
+        async def run(first: int) -> None:
+            for line in range(first, first + 20):
+                await ledger.write(results(line))
+
+        await asyncio.gather(*(run(first) for first in range(1, 161, 20)))
+        assert isinstance(rig.leases, CountingLeases)
+        assert ledger.batch.completed + ledger.batch.failed == 160
+        assert rig.leases.writes <= 60
+
+
 async def test_nothing_is_written_after_a_write_that_failed() -> None:
     async with rigged(leases=CountingLeases) as rig:
         ledger = await ledger_of(rig)

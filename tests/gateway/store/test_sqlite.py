@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -311,3 +312,15 @@ async def test_too_many_waiting_calls_are_refused(tmp_path):
 )
 def test_file_is_where_the_configuration_or_the_desktop_standard_says(path, environ, expected):
     assert database_path(StoreConfig(path=path), environ) == expected
+
+
+async def test_a_file_that_was_deleted_is_made_again_with_its_tables(tmp_path: Path) -> None:
+    """Whoever opens the path afterwards must find what is written from now on."""
+    path = tmp_path / "baton.db"
+    database = Database(str(path))
+    await database.migrate("m", (("CREATE TABLE kept (a)",),))
+    shutil.rmtree(tmp_path)
+    await database.run(lambda connection: connection.execute("INSERT INTO kept VALUES (7)"))
+    await database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT a FROM kept").fetchall() == [(7,)]
