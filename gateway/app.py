@@ -94,7 +94,7 @@ def create_app(services: Services, operation: Operation | None = None) -> ASGIAp
         (Body, {"max_bytes": server.max_body_bytes, "timeout_s": server.body_timeout_s}),
         (Head, {}),
     )
-    logged: Any = AccessLog(app, services.telemetry)
+    logged: Any = RequestId(AccessLog(app, services.telemetry))
     services.run_line = AsgiLine(logged)
     for cls, options in reversed(middleware):
         app = cls(app, **options)

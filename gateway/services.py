@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import msgspec
+
 from backends.errors import BackendError
 from backends.protocol import Backend
 from backends.types import Health
@@ -123,8 +125,13 @@ class Services:
         return healths
 
     async def healths(self) -> dict[str, Health]:
-        """Say how each model is, by configured name."""
-        return await _healths(self.generation.backends, self.generation.failures)
+        """Say how each model is, by configured name. What waits for admission here waits for the model too."""
+        healths = await _healths(self.generation.backends, self.generation.failures)
+        for name, health in healths.items():
+            queued = count_waiting({name: self.queues[name]}) if name in self.queues else 0
+            if queued:
+                healths[name] = msgspec.structs.replace(health, waiting=health.waiting + queued)
+        return healths
 
     async def stale(self, stamps: Mapping[str, Stamp]) -> set[str]:
         """Models that are not as their files are now, or that have failed."""

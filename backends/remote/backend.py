@@ -42,6 +42,7 @@ from backends.types import (
 logger = logging.getLogger(__name__)
 
 CHECK_TIMEOUT_S = 5.0
+_NEEDS = {"/chat/completions": "chat", "/completions": "completion", "/embeddings": "embedding", "/rerank": "rerank"}
 
 
 class RemoteBackend:
@@ -155,6 +156,10 @@ class RemoteBackend:
 
     async def forward(self, request: ForwardRequest) -> Forwarded:
         """Pass a request on; see `Forwarder.forward`."""
+        needed = _NEEDS.get(request.path)
+        if needed is not None and needed not in self._config.capabilities:
+            # Asked all the same, the upstream would answer 404, which counts against it.
+            raise Unsupported(f"The model '{request.public_model[:200]}' has no capability '{needed}'.", param="model")
         try:
             forwarded = await self._forwarding.forward(request)
         except BackendError as error:

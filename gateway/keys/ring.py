@@ -92,7 +92,12 @@ class KeyRing:
         return identity
 
     def current(self, identity: Identity) -> Identity | None:
-        """Say what the key of an earlier request may do now; None when it is no longer valid, or keys are asked for since."""
+        """Say what the key of an earlier request may do now; None when it is no longer valid, or keys are asked for since.
+
+        Before the store has been read nothing is known against anybody.
+        """
+        if not self.is_known:
+            return identity
         if not identity.key_id:
             return identity if self.is_open else None
         entry = self._by_id.get(identity.key_id)

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -79,14 +80,18 @@ async def race(addresses: list[Address]) -> socket.socket:
                 if not has_failed:
                     failure, has_failed = error, True
     finally:
+        # Nothing is awaited here: whoever is cancelled meanwhile would lose the winner.
         for task in tasks:
             task.cancel()
-        for result in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(result, socket.socket) and result is not winner:
-                result.close()
+            task.add_done_callback(partial(_close_loser, winner))
     if winner is None:
         raise failure
     return winner
+
+
+def _close_loser(winner: socket.socket | None, task: "asyncio.Task[socket.socket]") -> None:
+    if not task.cancelled() and task.exception() is None and task.result() is not winner:
+        task.result().close()
 
 
 async def _resolve(host: str, port: int) -> list[Address]:

