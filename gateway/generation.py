@@ -71,7 +71,7 @@ def _queue_config(settings: Settings, name: str) -> AdmissionConfig:
     model = settings.models.get(name)
     if config.max_running or name in settings.routes or not isinstance(model, EdgeConfig):
         return config
-    # A few more than fit, where its own queue has room: the engine must not wait for us when a slot is free.
-    ahead = min(model.queue, max(1, model.slots // 4))
+    # As many again as fit, where its own queue has room: when all slots come free in one step the next ones must be there.
+    ahead = min(model.queue, model.slots)
     waiting = config.max_waiting if name in settings.queues else model.queue - ahead
     return AdmissionConfig(max_running=model.slots + ahead, max_waiting=waiting, max_wait_s=config.max_wait_s)

@@ -93,7 +93,7 @@ def _get(connection: sqlite3.Connection, key_id: str) -> KeyRecord | None:
 
 
 def _all(connection: sqlite3.Connection) -> list[KeyRecord]:
-    return decode_records(connection.execute(f"{_SELECT} ORDER BY created_at, id"))
+    return decode_records(connection.execute(f"{_SELECT} ORDER BY created_at, rowid"))
 
 
 def _revoke(connection: sqlite3.Connection, key_id: str, at: int) -> KeyRecord | None:

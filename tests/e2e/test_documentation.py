@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edge.config import EdgeConfig
-from gateway.cli.parser import build_parser
 from backends.remote.config import RemoteConfig
+from edge.config import EdgeConfig
 from gateway.admission.config import AdmissionConfig
+from gateway.cli.parser import build_parser
 from gateway.config import NAMED, SECTIONS, load_settings
 from gateway.config_sources.embedded import find_embedded_model
 from gateway.routing.config import CanaryConfig, Member
@@ -72,7 +72,9 @@ def test_configuration_example(tmp_path: Path, text: str) -> None:
     (tmp_path / "models").mkdir()
     for path in re.findall(r'path = "(.*)"', text):
         (tmp_path / path).symlink_to(find_embedded_model() or os.devnull)
-    variables = {"BATON_SERVER__PORT": "9000", "EXAMPLE_API_KEY": "secret"} | ({"BATON_MODELS__QWEN3_4B__SLOTS": "4"} if "qwen3-4b" in text else {})
+    variables = {"BATON_SERVER__PORT": "9000", "EXAMPLE_API_KEY": "secret"} | (
+        {"BATON_MODELS__QWEN3_4B__SLOTS": "4"} if "qwen3-4b" in text else {}
+    )
     settings = load_settings(tmp_path / "gateway.toml", variables)
     assert settings.server.port == 9000
     assert [model.slots for model in settings.models.values() if isinstance(model, EdgeConfig)] in ([4], [])

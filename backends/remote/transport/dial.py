@@ -80,13 +80,24 @@ async def race(addresses: list[Address]) -> socket.socket:
                 if not has_failed:
                     failure, has_failed = error, True
     finally:
-        # Nothing is awaited here: whoever is cancelled meanwhile would lose the winner.
-        for task in tasks:
-            task.cancel()
-            task.add_done_callback(partial(_close_loser, winner))
+        await _end(tasks, winner)
     if winner is None:
         raise failure
     return winner
+
+
+async def _end(tasks: "set[asyncio.Task[socket.socket]]", winner: socket.socket | None) -> None:
+    for task in tasks:
+        task.cancel()
+        task.add_done_callback(partial(_close_loser, winner))
+    try:
+        if tasks:
+            await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        # Nobody will ever be given it.
+        if winner is not None:
+            winner.close()
+        raise
 
 
 def _close_loser(winner: socket.socket | None, task: "asyncio.Task[socket.socket]") -> None:

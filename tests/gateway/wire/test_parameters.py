@@ -10,8 +10,8 @@ from gateway.schema import parameters
 from gateway.schema.chat import ChatRequest
 from gateway.schema.completions import CompletionRequest
 from gateway.schema.embeddings import EmbeddingRequest
-from gateway.schema.parameters import CHAT, COMPLETIONS, EMBEDDINGS, Parameter
 from gateway.schema.messages_api_parameters import COUNT_TOKENS, INSIDE, MESSAGES
+from gateway.schema.parameters import CHAT, COMPLETIONS, EMBEDDINGS, Parameter
 from gateway.schema.responses_parameters import RESPONSES
 from gateway.translate.body import Body
 from gateway.translate.chat import to_request
