@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from backends.errors import Failed, TimedOut
+from backends.errors import Failed, TimedOut, Unsupported
 from backends.protocol import Forwarder
 from backends.types import Usage
 from tests.backends.remote.rig import ROLE, STOP, Rig, chunk, events, forward, forwarded
@@ -44,6 +44,15 @@ async def test_the_model_is_called_by_its_public_name(rig: Rig) -> None:
     assert upstream.requests[0].json()["model"] == "theirs"
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "/completions", "/embeddings", "/rerank"])
+async def test_what_a_model_cannot_do_is_refused_without_asking(rig: Rig, path: str) -> None:
+    """A 404 of the upstream would count against it, so that clients could open its breaker."""
+    backend, upstream = await rig(json_answer(ANSWER), capabilities=("responses",))
+    with pytest.raises(Unsupported, match="no capability"):
+        await backend.forward(forwarded(stream=False, path=path))
+    assert not upstream.requests
+
+
 @pytest.mark.parametrize(
     ("path", "body", "usage"),
     [
@@ -54,7 +63,7 @@ async def test_the_model_is_called_by_its_public_name(rig: Rig) -> None:
     ],
 )
 async def test_every_endpoint_is_passed_on(rig: Rig, path: str, body: dict[str, object], usage: Usage | None) -> None:
-    backend, upstream = await rig(script := json_answer(body))
+    backend, upstream = await rig(script := json_answer(body), capabilities=("completion", "embedding", "rerank"))
     got = await backend.forward(forwarded(stream=False, path=path))
     assert script[0].endswith(b"\r\n\r\n" + got.first)
     assert got.usage == usage

@@ -14,7 +14,6 @@ from backends.protocol import Backend
 from backends.remote.backend import RemoteBackend
 from backends.remote.config import RemoteConfig
 from gateway.config import ServerConfig, Settings
-from gateway.routes.rerank import RERANK_ENDPOINT, SHORT_RERANK_ENDPOINT
 from gateway.services import Services
 from gateway.store.config import MEMORY, StoreConfig
 from tests.upstream import Received, Script, ScriptedUpstream, json_answer, scripted
@@ -50,9 +49,7 @@ Start = Callable[..., Any]
 
 
 @pytest.fixture
-async def start(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
-    endpoints = dict.fromkeys((*gateway.app.ENDPOINTS, RERANK_ENDPOINT, SHORT_RERANK_ENDPOINT))
-    monkeypatch.setattr(gateway.app, "ENDPOINTS", tuple(endpoints))
+async def start() -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
         async def run(*scripts: Script) -> Running:
