@@ -35,6 +35,7 @@ Load = Callable[[], Settings]
 
 CUT_CONNECTIONS_AFTER_S = 2
 _ALLOCATIONS_BETWEEN_COLLECTIONS = 20_000
+_CLOSE_TIMEOUT_S = 15.0
 _UNWIND_TIMEOUT_S = 5.0
 
 
@@ -119,7 +120,7 @@ class ServingProcess:
             await asyncio.wait((starting, reloading), timeout=_UNWIND_TIMEOUT_S)
         finally:
             await self._operation.close()
-            await self._services.close()
+            await self._close_services()
             self._server.should_exit = True
             await asyncio.wait((serving,))
             stopping.cancel()
@@ -175,6 +176,13 @@ class ServingProcess:
         force.cancel()
         if drain.active:
             logger.warning("%d requests are cut off", drain.active)
+
+    async def _close_services(self) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._services.close()
+        except TimeoutError:
+            logger.error("models and stores did not close within %g s", _CLOSE_TIMEOUT_S)
 
     async def _until_all_drained(self) -> None:
         drained = asyncio.create_task(self._watcher.drained())

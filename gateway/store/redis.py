@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ logger = logging.getLogger("gateway.store.redis")
 Argument = bytes | str | int | float
 
 MAX_CONNECTIONS = 64
+_CLOSE_TIMEOUT_S = 2.0
 _SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -129,8 +131,11 @@ class RedisStore:
 
     async def close(self) -> None:
         """Close all connections. May be called twice."""
-        await self._client.aclose()
-        await self._pool.aclose()
+        # redis-py waits for each socket to be gone, for as long as that takes.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._client.aclose()
+                await self._pool.aclose()
 
     async def _bounded(self, run: Callable[[], Awaitable[Any]]) -> Any:
         if not self._breaker.allows():

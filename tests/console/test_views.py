@@ -38,7 +38,7 @@ def test_what_belongs_to_the_chat_is_only_there(admin: AdminPages) -> None:
     parts = "['.picker', '#clear', '#toggle', '#panel'].map((part) => document.querySelector(part).checkVisibility())"
     assert admin.browser.js(parts) == [False] * 4
     admin.go("chat")
-    assert admin.browser.js(parts) == [True] * 4
+    admin.browser.wait("the chat's parts", lambda: admin.browser.js(parts) == [True] * 4)
 
 
 def test_answer_goes_on_while_another_view_is_shown(console: Console) -> None:
