@@ -16,7 +16,7 @@ from litestar.types import Receive, Scope, Send
 
 from gateway.call import Call
 from gateway.disconnect import until_gone
-from gateway.dispatch.answer import EVENT_HEADERS, Answer, Ending
+from gateway.dispatch.answer import EVENT_HEADERS, Ending
 from gateway.dispatch.opened import Opened
 from gateway.errors import ClientGone, classify
 from gateway.response import trail_headers
@@ -35,7 +35,7 @@ class EventStream:
 
     def __init__(
         self,
-        open: Callable[[], Awaitable[Opened[Answer]]],
+        open: Callable[[], Awaitable[Opened]],
         call: Call,
         ending: Ending,
         *,
@@ -66,7 +66,7 @@ class EventStream:
                 source = opened.source
                 await writer.write(source.first, source.headers, last=source.ended)
                 while not source.ended:
-                    data: bytes = await opened.next()
+                    data = await opened.next()
                     await writer.write(data, last=source.ended)
             finally:
                 await opened.aclose()

@@ -1,11 +1,11 @@
-"""An answer that has begun: what a deployment gave first, and how to get the rest.
+"""An answer that has begun, as bytes for a client: what a deployment gave first, and how to get the rest.
 
-Items are deltas (`DeltaSource`) or bytes for a client. Bytes come from a remote upstream as they are, or from the deltas of any
-other backend, encoded here.
+The bytes come from a remote upstream as they are, or from the deltas of any other backend, encoded here. It knows which headers
+a body needs, but nothing of connections.
 """
 
 from collections.abc import AsyncGenerator
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 from backends.errors import BackendError, Failed
 from backends.forwarding import Forwarded
@@ -13,7 +13,6 @@ from backends.types import Delta, FinishReason, Usage
 from gateway.errors import ApiError
 
 Headers = list[tuple[bytes, bytes]]
-Item = TypeVar("Item")
 
 JSON_HEADERS: Headers = [(b"content-type", b"application/json"), (b"openai-version", b"2020-10-01")]
 EVENT_HEADERS: Headers = [
@@ -24,15 +23,19 @@ EVENT_HEADERS: Headers = [
 ]
 
 
-class Source(Protocol[Item]):
-    """What began. Closing it in any state cancels the request.
+class Answer(Protocol):
+    """What the first output of a deployment becomes. Closing it in any state cancels the request.
 
     Attributes:
-        first: the first item: a whole body, or the events up to the first that shows something.
-        ended: nothing comes after the item that was returned last.
+        headers: of the response, content type included, without the body's length.
+        is_stream: events, and not a whole JSON body.
+        first: the whole body, or the events up to the first that shows something.
+        ended: nothing comes after what was returned last.
     """
 
-    first: Item
+    headers: Headers
+    is_stream: bool
+    first: bytes
     ended: bool
 
     @property
@@ -55,20 +58,13 @@ class Source(Protocol[Item]):
         """What broke a stream whose last events say so already; other breaks are raised."""
         ...
 
-    async def next(self) -> Item:
-        """The next item; only to be called while `ended` is false. Raises BackendError when the backend breaks."""
+    async def next(self) -> bytes:
+        """The next bytes; only to be called while `ended` is false. Raises BackendError when the backend breaks."""
         ...
 
     async def aclose(self) -> None:
         """Let go of the backend. May be called twice."""
         ...
-
-
-class Answer(Source[bytes], Protocol):
-    """Bytes for a client, with the headers they need. `is_stream` tells events from a whole JSON body."""
-
-    headers: Headers
-    is_stream: bool
 
 
 class Ending(Protocol):
@@ -112,20 +108,24 @@ class WholeAnswer:
         """Nothing is held."""
 
 
-class _Played(Generic[Item]):
-    """A backend's deltas, each turned into an item. Owns the iterator."""
+class StreamedAnswer:
+    """A backend's deltas as events for a client. Owns the iterator. The last events come with what ends the stream."""
 
-    def __init__(self, deltas: AsyncGenerator[Delta]) -> None:
-        self.first: Item
+    is_stream = True
+    error: BackendError | None = None
+
+    def __init__(self, deltas: AsyncGenerator[Delta], encoder: Encoder) -> None:
+        self.headers = EVENT_HEADERS
+        self.first = b""
         self.ended = False
         self.usage: Usage | None = None
         self.finish: FinishReason | None = None
         self.outputs = 0
-        self.error: BackendError | None = None
         self._deltas = deltas
+        self._encoder = encoder
 
     async def begin(self) -> Self:
-        """Wait for the first item. Raises what the backend raises, and is closed then."""
+        """Wait for the first delta that shows something. Raises what the backend raises, and is closed then."""
         try:
             self.first = await self.next()
         except BaseException:
@@ -133,47 +133,23 @@ class _Played(Generic[Item]):
             raise
         return self
 
-    async def next(self) -> Item:
-        """The item of the next delta that has one."""
+    async def next(self) -> bytes:
+        """The events of the next delta that shows something."""
         async for delta in self._deltas:
             self.outputs += delta.tokens
             self.finish = self.finish or delta.finish
+            events = self._encoder.encode(delta)
             if delta.usage is not None:
                 self.usage = delta.usage
                 self.ended = True
-            item = self._item(delta)
-            if item is not None:
-                return item
+                return events + self._encoder.done
+            if events:
+                return events
         raise Failed("The backend ended its answer without saying so.")
 
     async def aclose(self) -> None:
         """Close the iterator, which cancels the request."""
         await self._deltas.aclose()
-
-    def _item(self, delta: Delta) -> Item | None:
-        raise NotImplementedError
-
-
-class DeltaSource(_Played[Delta]):
-    """The deltas themselves."""
-
-    def _item(self, delta: Delta) -> Delta:
-        return delta
-
-
-class StreamedAnswer(_Played[bytes]):
-    """Events for a client. The last one comes with what ends the stream."""
-
-    is_stream = True
-
-    def __init__(self, deltas: AsyncGenerator[Delta], encoder: Encoder) -> None:
-        super().__init__(deltas)
-        self.headers = EVENT_HEADERS
-        self._encoder = encoder
-
-    def _item(self, delta: Delta) -> bytes | None:
-        events = self._encoder.encode(delta)
-        return events + self._encoder.done if self.ended else events or None
 
 
 class ForwardedAnswer:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from backends.protocol import Backend, Forwarder
 from backends.types import Capability, ModelCard
 from gateway.identity import Identity
+from gateway.keys.permission import visible_models
 from gateway.routing.affinity import PrefixAffinity
 from gateway.routing.router import Router
 
@@ -55,9 +56,9 @@ class Catalog:
         for backend in {id(backend): backend for backend in self._backends.values()}.values():
             known |= {card.id: card for card in await backend.models()}
         cards = []
-        for name in self._traits:
+        for name in visible_models(identity, self._traits):
             card = known.get(self.backend(name)[0])
-            if card is not None and identity.may_use(name):
+            if card is not None:
                 cards.append(msgspec.structs.replace(card, id=name))
         return tuple(cards)
 

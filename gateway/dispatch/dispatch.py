@@ -3,16 +3,13 @@
 limiter.reserve > queue.admit > execute(router) > first output > ... > Run.ended | failed | cancelled
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
-import msgspec
-
-from backends.types import Delta, GenerateRequest
 from gateway.admission.queue import Queue
 from gateway.call import Call
-from gateway.dispatch.answer import DeltaSource
+from gateway.dispatch.answer import Answer
 from gateway.dispatch.catalog import Catalog
-from gateway.dispatch.opened import Opened, S
+from gateway.dispatch.opened import Opened
 from gateway.dispatch.run import Run
 from gateway.limits.limiter import Limiter
 from gateway.limits.prices import Price
@@ -49,11 +46,11 @@ class Dispatch:
     async def open(
         self,
         call: Call,
-        opener: Callable[[Deployment], Awaitable[S]],
+        opener: Callable[[Deployment], Awaitable[Answer]],
         *,
         stream: bool = False,
         prompt_param: str = "messages",
-    ) -> Opened[S]:
+    ) -> Opened:
         """Wait for the first output of whichever deployment gives it. The caller closes what is returned.
 
         Args:
@@ -85,18 +82,3 @@ class Dispatch:
             await run.cancelled()
             raise
         return Opened(source, run)
-
-    async def generate(self, call: Call, request: GenerateRequest, *, stream: bool = False) -> AsyncGenerator[Delta]:
-        """Answer a request in the vocabulary, as `Backend.generate` does, wherever it is served."""
-
-        async def opener(deployment: Deployment) -> DeltaSource:
-            asked = msgspec.structs.replace(request, model=deployment.name)
-            return await DeltaSource(deployment.backend.generate(asked)).begin()
-
-        opened = await self.open(call, opener, stream=stream)
-        try:
-            yield opened.source.first
-            while not opened.source.ended:
-                yield await opened.next()
-        finally:
-            await opened.aclose()

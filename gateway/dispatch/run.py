@@ -2,13 +2,12 @@
 
 import asyncio
 from time import perf_counter
-from typing import Any
 
 from backends.errors import BackendError
 from backends.types import Usage
 from gateway.admission.waiter import Ticket
 from gateway.call import Call
-from gateway.dispatch.answer import Source
+from gateway.dispatch.answer import Answer
 from gateway.errors import classify
 from gateway.limits.limiter import UNLIMITED, Reservation
 from gateway.limits.prices import Price, cost
@@ -57,7 +56,7 @@ class Run:
         self.observation.tokens(outputs - self._seen)
         self._seen = outputs
 
-    async def ended(self, source: Source[Any]) -> None:
+    async def ended(self, source: Answer) -> None:
         """The answer has come to its end, which may be an error that the client has been told."""
         if self._ended:
             return

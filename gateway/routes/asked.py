@@ -11,7 +11,7 @@ from time import monotonic
 from litestar.types import Receive, Scope
 
 from gateway.call import Call
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, MethodNotSupported
 from gateway.identity import ANONYMOUS, Identity
 from gateway.priority import PRIORITIES, Priority
 from gateway.translate.body import Body
@@ -44,6 +44,13 @@ class Asked:
         self.body = body
         self.head = _HEAD.decode(body)
         self.call.prompt_tokens = self.head.prompt_tokens
+
+
+def demand_post(scope: Scope) -> None:
+    """Refuse what plain ASGI handlers are also called for. Raises MethodNotSupported."""
+    method, path = scope["method"], scope["path"]  # type: ignore[typeddict-item]
+    if method != "POST":
+        raise MethodNotSupported(f"Method {method[:20]} is not allowed for {path[:200]}.", headers={"allow": "POST, OPTIONS"})
 
 
 async def read_whole(receive: Receive) -> bytes:

@@ -21,11 +21,10 @@ from gateway.disconnect import until_gone
 from gateway.dispatch.answer import Answer, Ending, ForwardedAnswer
 from gateway.dispatch.dispatch import Dispatch
 from gateway.dispatch.opened import Opened
-from gateway.errors import InvalidRequest, MethodNotSupported
-from gateway.keys.permission import check_model
 from gateway.response import BytesReply, trail_headers
-from gateway.routes.asked import Asked, read_whole
+from gateway.routes.asked import Asked, demand_post, read_whole
 from gateway.routes.memory import Memories, Memory, recall
+from gateway.routes.reply import settle_model
 from gateway.routing.deployment import Deployment
 from gateway.sse import EventStream
 from gateway.translate.head import model_span, prefix_hashes, with_model_first
@@ -66,18 +65,17 @@ def door(endpoint: Endpoint, current: Callable[[], Dispatch], memories: Memories
 
     @asgi(endpoint.path, copy_scope=False)
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "POST":  # type: ignore[typeddict-item]
-            text = f"Method {scope['method'][:20]} is not allowed for {endpoint.path}."  # type: ignore[typeddict-item]
-            raise MethodNotSupported(text, headers={"allow": "POST, OPTIONS"})
+        demand_post(scope)
         asked, dispatch = Asked(scope, endpoint.name, await read_whole(receive)), current()
-        await _settle_model(asked, endpoint, dispatch)
+        call = asked.call
+        call.model = await settle_model(asked.head.model, dispatch.catalog, endpoint.capability, call.identity)
         memory = await recall(asked, endpoint.name, memories)
         if memory is None:
             return await answer(dispatch, asked, None, scope, receive, send)
         with memory:
-            response = memory.replay(memory.hit) if memory.hit is not None else None
-            if response is not None:
-                return await response(scope, receive, send)
+            if memory.hit is not None:
+                replayed = await memory.replay(memory.hit)
+                return await replayed(scope, receive, send)
             await answer(dispatch, asked, memory, scope, receive, send)
 
     async def answer(
@@ -86,7 +84,7 @@ def door(endpoint: Endpoint, current: Callable[[], Dispatch], memories: Memories
         opener, call = _Opener(endpoint, asked, memory), asked.call
         _prepare(opener, asked, endpoint, dispatch)
 
-        async def begin() -> Opened[Answer]:
+        async def begin() -> Opened:
             return await dispatch.open(call, opener, stream=bool(asked.head.stream), prompt_param=endpoint.prompt_param)
 
         if asked.head.stream:
@@ -99,18 +97,6 @@ def door(endpoint: Endpoint, current: Callable[[], Dispatch], memories: Memories
         await BytesReply(opened.source.first, headers)(scope, receive, send)
 
     return handle
-
-
-async def _settle_model(asked: Asked, endpoint: Endpoint, dispatch: Dispatch) -> None:
-    """Find out which model is meant, and whether the key may use it."""
-    call = asked.call
-    if not call.model:
-        if asked.head.model is None:
-            call.model = await dispatch.catalog.only(endpoint.capability, call.identity) or ""
-        if not call.model:
-            text = "Missing required parameter: 'model' (it may only be left out when exactly one fitting model is served)."
-            raise InvalidRequest(text, param="model", code="missing_required_parameter")
-    check_model(call.identity, call.model)
 
 
 def _prepare(opener: "_Opener", asked: Asked, endpoint: Endpoint, dispatch: Dispatch) -> None:

@@ -62,6 +62,7 @@ class Memory:
         self._memories = memories
         self._lease: Lease | None = None
         self._new_messages: list[bytes] = []
+        self._is_turn_kept = False
         self.hit: CachedAnswer | None = None
 
     def __enter__(self) -> Self:
@@ -105,8 +106,9 @@ class Memory:
             self.hit = found
             call.headers += answers.hit_headers(found)
 
-    def replay(self, hit: CachedAnswer) -> ASGIApp:
-        """The kept answer as a response."""
+    async def replay(self, hit: CachedAnswer) -> ASGIApp:
+        """The kept answer as a response. It is a turn of the conversation like any other."""
+        await self._keep_turn(hit.body)
         id, created, head = f"{_ID_PREFIX[self._endpoint]}-{uuid4().hex}", int(time.time()), self._asked.head
         if not head.stream:
             return BytesReply(replay_json(hit, id, created), [*JSON_HEADERS, *self._asked.call.headers])
@@ -122,12 +124,18 @@ class Memory:
     async def keep(self, body: bytes) -> None:
         """Remember a complete answer."""
         call = self._asked.call
-        if call.conversation:
-            turn = [*self._new_messages, _message_of(body)]
-            await self._memories.chats.append(call.identity.tenant, call.conversation, turn)
+        await self._keep_turn(body)
         # What stood in, or is on trial, must not answer for the model later.
         if self._lease is not None and not call.trail.fallback and not call.trail.canary:
             await self._lease.keep(body)
+
+    async def _keep_turn(self, body: bytes) -> None:
+        call = self._asked.call
+        if call.conversation and not self._is_turn_kept:
+            # Marked before the wait: of two hedged attempts that end together, one is the turn.
+            turn = [*self._new_messages, _message_of(body)]
+            self._is_turn_kept = True
+            await self._memories.chats.append(call.identity.tenant, call.conversation, turn)
 
 
 def _message_of(body: bytes) -> bytes:

@@ -17,14 +17,12 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.disconnect import until_gone
 from gateway.dispatch.answer import Answer
-from gateway.dispatch.catalog import Catalog
 from gateway.dispatch.dispatch import Dispatch
 from gateway.dispatch.opened import Opened
-from gateway.errors import InvalidRequest, MethodNotSupported
-from gateway.identity import ANONYMOUS, Identity
-from gateway.keys.permission import check_model
+from gateway.errors import InvalidRequest
 from gateway.response import JsonReply, trail_headers
-from gateway.routes.asked import new_call, read_whole
+from gateway.routes.asked import demand_post, new_call, read_whole
+from gateway.routes.reply import identity_of, settle_model
 from gateway.routes.responses_asked import AskedResponse
 from gateway.routes.responses_state import ResponsesState, get_response, input_items, unknown_response
 from gateway.routing.deployment import Deployment
@@ -78,20 +76,17 @@ def responses_routes(
 def _creator(current: Callable[[], Dispatch], state: ResponsesState, ping_interval_s: float) -> ASGIRouteHandler:
     @asgi(_PATH, copy_scope=False)
     async def create(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "POST":  # type: ignore[typeddict-item]
-            text = f"Method {scope['method'][:20]} is not allowed for {_PATH}."  # type: ignore[typeddict-item]
-            raise MethodNotSupported(text, headers={"allow": "POST, OPTIONS"})
+        demand_post(scope)
         body = _BODY.decode(await read_whole(receive))
         check(body)
         call, dispatch = new_call(scope, "responses", body.model or ""), current()
-        call.model = call.model or await _only_model(dispatch.catalog, call.identity)
-        check_model(call.identity, call.model)
+        call.model = await settle_model(body.model, dispatch.catalog, "chat", call.identity)
         asked = await AskedResponse.read(body, call, state, by_prefix=dispatch.catalog.traits(call.model).by_prefix)
 
         async def start(deployment: Deployment) -> Answer:
             return await asked.open(deployment, stream=bool(body.stream))
 
-        async def begin() -> Opened[Answer]:
+        async def begin() -> Opened:
             opened = await dispatch.open(call, start, stream=bool(body.stream), prompt_param="input")
             await asked.choose(opened.source)
             return opened
@@ -108,13 +103,4 @@ def _creator(current: Callable[[], Dispatch], state: ResponsesState, ping_interv
 
 def tenant_of(request: Request[Any, Any, Any]) -> str:
     """Whose responses and conversations a request may see."""
-    identity: Identity = request.scope["state"].get("identity", ANONYMOUS)
-    return identity.tenant
-
-
-async def _only_model(catalog: Catalog, identity: Identity) -> str:
-    model = await catalog.only("chat", identity)
-    if model is None:
-        text = "Missing required parameter: 'model' (it may only be left out when exactly one fitting model is served)."
-        raise InvalidRequest(text, param="model", code="missing_required_parameter")
-    return model
+    return identity_of(request).tenant

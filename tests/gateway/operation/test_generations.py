@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from backends.errors import Failed
@@ -16,12 +17,14 @@ from gateway.backends import build_backends
 from gateway.call import Call
 from gateway.config import ServerConfig, Settings
 from gateway.config_sources.reader import ConfigError
+from gateway.dispatch.answer import StreamedAnswer
 from gateway.limits.prices import Price
 from gateway.reload import BadConfiguration, Plan, ReloadBusy, Reloader, plan_reload
 from gateway.retirement import MAX_RETIRED
 from gateway.routing.config import BreakerConfig, CanaryConfig, Member, RouteConfig
 from gateway.services import Services, build_services
 from gateway.store.config import MEMORY, StoreConfig
+from gateway.translate.ending import OpenAiEnding
 
 A, B = FakeModel(), FakeModel(slots=2)
 
@@ -63,8 +66,33 @@ async def until_retired(services: Services) -> None:
 
 async def ask(services: Services, model: str) -> str:
     request = GenerateRequest(id="r", model=model, prompt=Chat(messages=(Message(role="user", content=("hi",)),)))
-    deltas = services.dispatch.generate(Call("r", "chat", model), request)
-    return "".join([delta.text async for delta in deltas])
+    return await play(services, Call("r", "chat", model), request)
+
+
+class Plain(OpenAiEnding):
+    """Nothing but the text."""
+
+    done = b""
+
+    def encode(self, delta) -> bytes:
+        return delta.text.encode()
+
+
+async def play(services: Services, call: Call, request: GenerateRequest) -> str:
+    """Send a request through limits, queue and router, and return the text of its answer."""
+
+    async def start(deployment):
+        deltas = deployment.backend.generate(msgspec.structs.replace(request, model=deployment.name))
+        return await StreamedAnswer(deltas, Plain()).begin()
+
+    opened = await services.dispatch.open(call, start, stream=True)
+    try:
+        text = opened.source.first
+        while not opened.source.ended:
+            text += await opened.next()
+        return text.decode()
+    finally:
+        await opened.aclose()
 
 
 async def test_unchanged_model_keeps_its_backend_queue_and_state():
@@ -124,8 +152,7 @@ async def test_prices_change_for_the_account_and_for_the_limits():
         assert services.stores.limiter.prices == prices
         call = Call("r", "chat", "a")
         request = GenerateRequest(id="r", model="a", prompt=Chat(messages=(Message(role="user", content=("hi",)),)))
-        async for _ in services.dispatch.generate(call, request):
-            pass
+        await play(services, call, request)
         assert call.trail.cost_usd == call.usage.completion_tokens
 
 

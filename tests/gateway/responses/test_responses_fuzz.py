@@ -1,13 +1,13 @@
 """Random damage to requests: the answer is always 200 or a small 4xx in the shape of OpenAI, never a 5xx."""
 
-import copy
-import json
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.gateway.fuzzing import damaged
 
 RESPONSE = {
     "model": "plain",
@@ -47,54 +47,8 @@ SEEDS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/conversations", {"items": RESPONSE["input"], "metadata": {"a": "b"}}),
     ("/v1/conversations/conv_1/items", {"items": RESPONSE["input"]}),
 ]
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.floats(allow_nan=True, allow_infinity=True),
-    st.text(max_size=20),
-    st.sampled_from(["", "required", "auto", "function_call", "message", "user", "assistant", "plain", "\x00", "💥" * 300]),
-)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4), max_leaves=8
-)
 
-
-def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a JSON value."""
-    found = [at] if at else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        found += paths(item, (*at, key))
-    return found
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> tuple[str, bytes]:
-    path, seed = draw(st.sampled_from(SEEDS))
-    body = copy.deepcopy(seed)
-    for _ in range(draw(st.integers(1, 3))):
-        places = paths(body)
-        if not places:
-            break
-        *parents, last = draw(st.sampled_from(places))
-        target: Any = body
-        for key in parents:
-            target = target[key]
-        action = draw(st.sampled_from(["replace", "delete", "add", "repeat"]))
-        if action == "replace":
-            target[last] = draw(VALUES)
-        elif action == "delete":
-            del target[last]
-        elif isinstance(target, dict):
-            target[draw(st.text(max_size=8)) if action == "add" else last] = draw(VALUES)
-        else:
-            target.extend([copy.deepcopy(target[last])] * draw(st.integers(1, 150)))
-    data = json.dumps(body, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
-    if draw(st.integers(0, 9)) == 0:
-        cut = draw(st.integers(0, len(data)))
-        data = data[:cut] + draw(st.binary(max_size=3)) + data[cut + draw(st.integers(0, 3)) :]
-    return path, data
+WORDS = ["required", "text", "function_call", "message", "assistant"]
 
 
 def known(http: httpx.Client, path: str, body: bytes) -> tuple[str, bytes]:
@@ -108,7 +62,7 @@ def known(http: httpx.Client, path: str, body: bytes) -> tuple[str, bytes]:
     return path, body
 
 
-@given(request_case=damaged())
+@given(request_case=damaged(SEEDS, WORDS))
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_damaged_requests_get_200_or_a_small_4xx_in_our_shape(http: httpx.Client, request_case: tuple[str, bytes]) -> None:
     path, body = known(http, *request_case)

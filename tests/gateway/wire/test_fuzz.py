@@ -1,14 +1,12 @@
 """Random damage to requests: the answer is always 200 or a 4xx in the shape of OpenAI, never long, never a 5xx."""
 
-import copy
-import json
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from tests.gateway.fuzzing import damaged
 from tests.gateway.wire.conftest import Gateway
 
 SEEDS: list[tuple[str, dict[str, Any]]] = [
@@ -47,55 +45,7 @@ SEEDS: list[tuple[str, dict[str, Any]]] = [
     ("/detokenize", {"model": "fake", "tokens": [1, 2]}),
 ]
 
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.floats(allow_nan=True, allow_infinity=True),
-    st.text(max_size=20),
-    st.sampled_from(["", "required", "auto", "text", "function", "user", "plain", "\x00", "💥" * 300]),
-)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4), max_leaves=8
-)
-
-
-def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a JSON value."""
-    found = [at] if at else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        found += paths(item, (*at, key))
-    return found
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> tuple[str, bytes]:
-    path, seed = draw(st.sampled_from(SEEDS))
-    body = copy.deepcopy(seed)
-    for _ in range(draw(st.integers(1, 3))):
-        places = paths(body)
-        if not places:
-            break
-        *parents, last = draw(st.sampled_from(places))
-        target: Any = body
-        for key in parents:
-            target = target[key]
-        action = draw(st.sampled_from(["replace", "delete", "add", "repeat"]))
-        if action == "replace":
-            target[last] = draw(VALUES)
-        elif action == "delete":
-            del target[last]
-        elif isinstance(target, dict):
-            target[draw(st.text(max_size=8)) if action == "add" else last] = draw(VALUES)
-        else:
-            target.extend([copy.deepcopy(target[last])] * draw(st.integers(1, 150)))
-    text = json.dumps(body, ensure_ascii=draw(st.booleans()))
-    data = text.encode("utf-8", "surrogatepass")
-    if draw(st.integers(0, 9)) == 0:
-        cut = draw(st.integers(0, len(data)))
-        data = data[:cut] + draw(st.binary(max_size=3)) + data[cut + draw(st.integers(0, 3)) :]
-    return path, data
+WORDS = ["required", "text", "function"]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +54,7 @@ def fuzz_client(gateway: Gateway) -> Any:
         yield client
 
 
-@given(request_case=damaged())
+@given(request_case=damaged(SEEDS, WORDS))
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_damaged_requests_get_200_or_a_small_4xx_in_our_shape(
     fuzz_client: httpx.Client, request_case: tuple[str, bytes]

@@ -82,3 +82,15 @@ def test_without_the_header_nothing_is_kept_by_default(http: httpx.Client) -> No
 def test_a_wrong_mode_is_refused(http: httpx.Client) -> None:
     body = {"model": "fake", "messages": [{"role": "user", "content": "x"}]}
     assert http.post(CHAT, json=body, headers={"x-baton-cache": "maybe"}).status_code == 400
+
+
+def test_an_answer_from_the_cache_is_a_turn_of_the_conversation_too(http: httpx.Client) -> None:
+    """The scripted model's reply to the second turn shows that it finds the first one."""
+    text = uuid4().hex
+    for conversation in (uuid4().hex, uuid4().hex):
+        headers = {"x-baton-conversation": conversation, "x-baton-cache": "use"}
+        body = {"model": "fake", "messages": [{"role": "user", "content": text}]}
+        first = http.post(CHAT, json=body, headers=headers)
+        assert first.json()["choices"][0]["message"]["content"] == TEXT
+        assert turn(http, "two", conversation).json()["choices"][0]["message"]["content"] == "second"
+    assert first.headers["x-baton-cache"] == "hit"
