@@ -2,35 +2,28 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
+
+from backends.child.config import ChildConfig
 
 KvType = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
-Count = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
 
-
-class EdgeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="engine", tag="gguf"):
+class EdgeConfig(ChildConfig, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="engine", tag="gguf"):
     """One model on llama.cpp.
 
     Sizes are in tokens unless the name says otherwise, and 0 means "choose for me".
 
     `context` is the number of KV cells in all: each of the `slots` has its share, or with `kv_unified` they all draw from
     one pool (slower, but a single request may use all of it). 0 gives each slot the training context, at most 4096, less
-    where that would take more than a quarter of the available memory. `slots` choices are generated at once, `queue` more
-    may wait. `cache_type_k` and `cache_type_v` are the precisions of the KV cache; "auto" is f16, and for the keys bf16
-    where llama.cpp then computes a token the same way whatever runs beside it (see `edge.precision`). `threads` 0 is what
-    cores, affinity and cgroup allow. `prefill_chunk` caps the prompt tokens of a step, which bounds the pause that a new
-    prompt makes in running streams; `batch` and `ubatch` are llama.cpp's logical and physical batch. The prefix cache keeps
-    finished sequences in up to `cache_bytes` of host memory; there 0 means off. `max_memory_bytes` bounds the child's
-    address space. `hang_timeout_s` is the longest silence of the child, `step_timeout_s` the longest single step; after
-    `max_crashes` in `crash_window_s` the model is given up for that long.
+    where that would take more than a quarter of the available memory. `cache_type_k` and `cache_type_v` are the precisions of
+    the KV cache; "auto" is f16, and for the keys bf16 where llama.cpp then computes a token the same way whatever runs beside
+    it (see `edge.precision`). `threads` 0 is what cores, affinity and cgroup allow. `prefill_chunk` caps the prompt tokens of a
+    step, which bounds the pause that a new prompt makes in running streams; `batch` and `ubatch` are llama.cpp's logical and
+    physical batch. The prefix cache keeps finished sequences in up to `cache_bytes` of host memory; there 0 means off.
     """
 
-    path: str
     context: Annotated[int, Meta(ge=0)] = 0
-    slots: Annotated[int, Meta(ge=1, le=64)] = 8
-    queue: Annotated[int, Meta(ge=0)] = 256
     threads: Annotated[int, Meta(ge=0)] = 0
     batch: Annotated[int, Meta(ge=32)] = 2048
     ubatch: Annotated[int, Meta(ge=32)] = 512
@@ -42,9 +35,3 @@ class EdgeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     gpu_layers: Annotated[int, Meta(ge=-1)] = -1
     mmap: bool = True
     cache_bytes: Annotated[int, Meta(ge=0)] = 512 * 2**20
-    max_memory_bytes: Annotated[int, Meta(ge=0)] = 0
-    load_timeout_s: Seconds = 300.0
-    hang_timeout_s: Seconds = 10.0
-    step_timeout_s: Seconds = 120.0
-    max_crashes: Count = 5
-    crash_window_s: Seconds = 300.0

@@ -8,11 +8,13 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic, perf_counter, thread_time
 
 import numpy as np
 
+from backends.child.ending import ending
+from backends.child.work import Broken, Emit, Event, PromptScored, Sampled, Scored
 from backends.errors import BackendError, Failed
 from backends.text.constraint import apply_mask
 from backends.types import Alternative
@@ -22,7 +24,7 @@ from edge.llama.vocabulary import Vocabulary
 from edge.sampling import Row, log_probabilities
 from edge.scheduler import Item, Scheduler
 from edge.sequence import Sequence
-from edge.work import Broken, Event, Figures, PromptScored, Sampled, Scored, Work
+from edge.work import Figures, Work
 
 log = logging.getLogger("baton.engine")
 
@@ -38,7 +40,7 @@ class Loop(threading.Thread):
         context: Context | None,
         scheduler: Scheduler,
         vocabulary: Vocabulary,
-        emit: Callable[[list[Event]], None],
+        emit: Emit,
         between_steps: Callable[[], bool],
     ) -> None:
         """`emit` takes what a step brought; `between_steps` may do a bounded piece of other work and says if it did any."""
@@ -51,13 +53,13 @@ class Loop(threading.Thread):
         self._wake = threading.Event()
         self._closing = False
 
-    def submit(self, sequences: list[Sequence]) -> None:
+    def submit(self, sequences: Iterable[Sequence]) -> None:
         """Queue the choices of a request."""
         for sequence in sequences:
             self._inbox.append((self._scheduler.submit, sequence))
         self._wake.set()
 
-    def finish(self, sequences: list[Sequence]) -> None:
+    def finish(self, sequences: Iterable[Sequence]) -> None:
         """Let sequences go before the next step, whatever state they are in (cancelled, or ended by a stop string)."""
         for sequence in sequences:
             self._inbox.append((self._scheduler.finish, sequence))
@@ -193,7 +195,7 @@ class Loop(threading.Thread):
         else:
             token, scored = self._choose(work, row)
         sequence.tokens.append(token)
-        finish = _ending(sequence, work, token)
+        finish = ending(sequence, work)
         if finish:
             self._scheduler.finish(sequence)
         return Sampled(sequence, token, scored, finish)
@@ -259,16 +261,6 @@ class Loop(threading.Thread):
     def _fail(self, sequence: Sequence, message: str) -> None:
         self._scheduler.finish(sequence, keep=False)
         self._emit([Broken(sequence.request, Failed(message))])
-
-
-def _ending(sequence: Sequence, work: Work, token: int) -> str | None:
-    if token in work.end_tokens:
-        return "stop"
-    if work.constraint is not None and work.constraint.is_stopped:
-        return "done"
-    if sequence.num_generated >= work.max_new or len(sequence.tokens) >= work.limit:
-        return "length"
-    return None
 
 
 def _clamp(logprob: float) -> float:

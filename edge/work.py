@@ -1,15 +1,12 @@
-"""What passes between the thread that owns llama.cpp and the thread that talks: work to do, and what each step brought."""
+"""What the thread that owns llama.cpp needs beside tokens: how to sample for a sequence; and what it counts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from backends.errors import BackendError
 from backends.text.constraint import Constraint
-from backends.types import Alternative
 from edge.sampling import Sampler
-from edge.sequence import Sequence
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,61 +27,6 @@ class Work:
     restarts: int = 0
 
 
-@dataclass(slots=True, frozen=True)
-class Scored:
-    """A token's log probability under the unmodified model, with the most likely alternatives."""
-
-    logprob: float
-    top: tuple[Alternative, ...]
-
-
-@dataclass(slots=True)
-class Sampled:
-    """One new token of a sequence; `finish` ends it (`stop`: the token itself is not part of the text)."""
-
-    sequence: Sequence
-    token: int
-    scored: Scored | None = None
-    finish: str | None = None
-
-
-@dataclass(slots=True, frozen=True)
-class PromptScored:
-    """Log probabilities of some prompt tokens: `scores[i]` belongs to token `start + i`."""
-
-    sequence: Sequence
-    start: int
-    scores: list[Scored]
-
-
-@dataclass(slots=True, frozen=True)
-class Vectors:
-    """The answer to an embedding job."""
-
-    request: int
-    vectors: list[bytes]
-
-
-@dataclass(slots=True, frozen=True)
-class Broken:
-    """A request ended with an error."""
-
-    request: int
-    error: BackendError
-
-
-Event = Sampled | PromptScored | Vectors | Broken
-
-
-@dataclass(slots=True)
-class EmbedJob:
-    """Token lists to embed; `vectors` fills up in order."""
-
-    request: int
-    inputs: list[list[int]]
-    vectors: list[bytes] = field(default_factory=list)
-
-
 @dataclass(slots=True)
 class Figures:
     """Counters of the owner thread for `/metrics`. Written there, read anywhere.
@@ -100,6 +42,5 @@ class Figures:
     cached_tokens: int = 0
     decoded_tokens: int = 0
     step_tokens: int = 0
-    embedded_tokens: int = 0
     refused_steps: int = 0
     step_started: float = 0.0  # monotonic; 0 while no step runs

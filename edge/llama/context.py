@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from backends.child.errors import LoadError
 from edge.llama.batch import Batch
-from edge.llama.model import LoadError, Model
+from edge.llama.model import Model
 from edge.llama.native import FLASH_ATTENTION, KV_TYPES, complaints, lib
 
 

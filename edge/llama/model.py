@@ -4,20 +4,17 @@ import ctypes
 import time
 from typing import Any
 
+from backends.child.errors import LoadError
 from backends.types import Capability, ModelCard
 from edge.llama.native import complaints, lib
 from edge.llama.vocabulary import Vocabulary
-
-
-class LoadError(RuntimeError):
-    """llama.cpp refused the file or ran out of memory; its log says which."""
 
 
 class Model:
     """Weights in memory. Free it with `close` after every context that uses it."""
 
     def __init__(self, path: str, *, gpu_layers: int, mmap: bool) -> None:
-        """Raises LoadError. `gpu_layers` -1 puts all of them on a GPU if there is one."""
+        """Raises LoadError when llama.cpp cannot. `gpu_layers` -1 puts all of them on a GPU if there is one."""
         params = lib.llama_model_default_params()
         params.n_gpu_layers = 2**31 - 1 if gpu_layers < 0 else gpu_layers
         params.load_mode = lib.llama_load_mode_from_str(b"mmap" if mmap else b"none")

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from backends.child.work import Broken, Event, Sampled
 from backends.types import Sampling
 from edge.llama.batch import Batch
 from edge.loop import Loop
 from edge.sampling import Sampler
 from edge.scheduler import Limits, Scheduler
 from edge.sequence import Sequence
-from edge.work import Broken, Event, Sampled, Work
+from edge.work import Work
 from tests.edge.memory import RecordingMemory
 
 _VOCAB = 64

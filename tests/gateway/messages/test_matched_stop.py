@@ -2,12 +2,12 @@
 
 import pytest
 
+from backends.child.parent.mailbox import merge
 from backends.fake import FakeBackend, FakeModel
 from backends.fake_script import FakeReply
 from backends.text.answer import Answer
 from backends.text.tool_parser import ToolFormat
 from backends.types import Chat, Delta, FinishReason, GenerateRequest, Message, Usage
-from edge.mailbox import merge
 
 
 def finished(pieces: list[bytes], stops: list[str], reason: FinishReason, tool_format: ToolFormat | None = None) -> Delta:

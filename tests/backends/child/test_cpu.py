@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.cpu import usable_threads
+from backends.child.cpu import usable_threads
 
 
 @pytest.mark.parametrize(

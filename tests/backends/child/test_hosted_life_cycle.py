@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.errors import Unavailable
-from tests.edge.parent.conftest import ask, children, play, ready, until
+from tests.backends.child.conftest import ask, children, play, ready, until
 
 
 def fds() -> int:
@@ -99,7 +99,7 @@ async def test_cancelling_the_supervision_leaves_nothing(start) -> None:
 
 
 async def test_50_restarts_leak_no_descriptor_or_process(start, monkeypatch) -> None:
-    monkeypatch.setattr("edge.restart_policy._LONGEST_DELAY_S", 0.0)
+    monkeypatch.setattr("backends.child.parent.restart_policy._LONGEST_DELAY_S", 0.0)
     backend = await start(max_crashes=1000)
     await ready(backend)
     before = fds()

@@ -4,7 +4,7 @@ Silence is only counted while this process itself runs: it is added up tick by t
 more than one. Otherwise a gateway that was stopped, or busy for seconds, would kill healthy children when it comes back.
 """
 
-from edge.config import EdgeConfig
+from backends.child.config import ChildConfig
 
 TICK_S = 0.25
 
@@ -12,7 +12,7 @@ TICK_S = 0.25
 class VitalSigns:
     """What is known about the pulse of one life of a child, which began at `now`."""
 
-    def __init__(self, config: EdgeConfig, now: float) -> None:
+    def __init__(self, config: ChildConfig, now: float) -> None:
         self._config = config
         self._tick_at = now
         self._loading_s = 0.0

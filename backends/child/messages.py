@@ -1,4 +1,4 @@
-"""What the gateway process and an engine child say to each other: msgspec structs in MessagePack, framed by `edge.frames`.
+"""What an engine child and its parent say to each other: msgspec structs in MessagePack, framed by `frames`.
 
 Each life of the child has a socket pair of its own, so a message can never reach the wrong incarnation. Commands go to the
 child, replies come back; requests are named by the id that the parent chose for this life (an int: request ids of users may

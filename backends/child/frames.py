@@ -1,7 +1,7 @@
 """Messages on a stream socket: four bytes of length, little-endian, then the MessagePack body.
 
 Parent and child share one Unix socket pair: nothing in the file system, and nobody else can connect. It took the place of a
-ZeroMQ PAIR socket, whose I/O threads wake once more on either side of every message; see NOTES.md.
+ZeroMQ PAIR socket, whose I/O threads wake once more on either side of every message (edge/NOTES.md has the figures).
 """
 
 from collections.abc import Iterator

@@ -7,11 +7,11 @@ from contextlib import aclosing
 
 import pytest
 
+from backends.child.parent.mailbox import Mailbox
 from backends.errors import ContextOverflow, ModelNotFound, Overloaded, Rejected, Unavailable
 from backends.protocol import Backend
 from backends.types import EmbedRequest, JsonSchemaFormat, Text, TokenizeRequest
-from edge.mailbox import Mailbox
-from tests.edge.parent.conftest import NAME, ask, commands, play, ready, text_of, until
+from tests.backends.child.conftest import NAME, ask, commands, play, ready, text_of, until
 
 
 async def test_is_a_backend_whose_health_and_card_come_from_the_child(start, model_file) -> None:
@@ -29,7 +29,7 @@ async def test_before_it_is_loaded_the_card_comes_from_the_file(start) -> None:
     backend = await start("--load", "never")
     await until(backend, lambda health: bool(health.counters["starts_total"]))
     (card,) = await backend.models()
-    assert (card.id, card.architecture, card.context_length, card.quantization) == (NAME, "llama", 128, "Q4_1")
+    assert (card.id, card.architecture, card.context_length) == (NAME, "described", 64)
     with pytest.raises(Unavailable) as caught:
         await play(backend, "say 1")
     assert caught.value.retry_after_s >= 1

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from edge.frames import BadFrame, FrameReader, frame
-from edge.messages import Command, Reply, encoder, reply_decoder
+from backends.child.frames import BadFrame, FrameReader, frame
+from backends.child.messages import Command, Reply, encoder, reply_decoder
 
 _READ_BYTES = 65536
 _MAX_REPLIES_PER_WAKE_UP = 64  # then others get their turn

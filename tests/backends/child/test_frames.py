@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.frames import MAX_BYTES, BadFrame, FrameReader, frame
+from backends.child.frames import MAX_BYTES, BadFrame, FrameReader, frame
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.randoms(use_true_random=False))

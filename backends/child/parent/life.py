@@ -6,28 +6,25 @@ by cancellation, no process, descriptor or socket stays behind.
 
 import asyncio
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from backends.child.config import ChildConfig
+from backends.child.messages import Heartbeat, LoadFailed, Ready, Reply, Shutdown
+from backends.child.parent.channel import Channel
+from backends.child.parent.engine_log import EngineLog
+from backends.child.parent.in_flight import InFlight
+from backends.child.parent.process import ChildProcess, describe_exit
+from backends.child.parent.vital_signs import TICK_S, VitalSigns
 from backends.errors import BackendError, Failed, Unavailable
-from edge.channel import Channel
-from edge.config import EdgeConfig
-from edge.engine_log import EngineLog
-from edge.in_flight import InFlight
-from edge.messages import Heartbeat, LoadFailed, Ready, Reply, Shutdown
-from edge.process import ChildProcess, describe_exit
-from edge.vital_signs import TICK_S, VitalSigns
 
 SHUTDOWN_TIMEOUT_S = 3.0
 _REAP_TIMEOUT_S = 2.0
 _MAX_MESSAGE_CHARS = 1000
 _LAST_WORDS_TIMEOUT_S = 1.0
-
-DEFAULT_COMMAND = (sys.executable, "-m", "edge.worker")
 
 
 class Ending(NamedTuple):
@@ -42,7 +39,7 @@ class Life:
     """A child that serves model `name`.
 
     Args:
-        command: what starts a child, without the arguments that `edge.worker` takes.
+        command: what starts a child, without the options of `backends.child.worker`.
         on_ready: called once when the model is loaded.
 
     Attributes:
@@ -56,7 +53,7 @@ class Life:
         OSError: the process or its socket cannot be made.
     """
 
-    def __init__(self, name: str, config: EdgeConfig, command: Sequence[str], on_ready: Callable[[Ready], None]) -> None:
+    def __init__(self, name: str, config: ChildConfig, command: Sequence[str], on_ready: Callable[[Ready], None]) -> None:
         self._name = name
         self._on_ready = on_ready
         self._verdict: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()

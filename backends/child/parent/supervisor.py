@@ -1,25 +1,23 @@
 """Keeps one model served: checks the file, starts a child, starts another when it ends, gives up when that does not help.
 
-Knows lives and the policy between them; what a life is made of is `edge.life`'s, and what requests say is `edge.engine`'s. It
-runs as one task, which owns everything, so that cancelling the task releases everything too.
+Knows lives and the policy between them; what a life is made of is `life`'s, and what requests say is `hosted`'s. It runs as one
+task, which owns everything, so that cancelling the task releases everything too.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from backends.child.config import ChildConfig
+from backends.child.errors import LoadError
+from backends.child.messages import Ready
+from backends.child.parent.life import Ending, Life, first_of
+from backends.child.parent.restart_policy import RestartPolicy
 from backends.errors import Unavailable
-from backends.gguf.errors import GgufError
-from backends.gguf.read import read_gguf
 from backends.types import ModelCard, ModelState
-from edge.config import EdgeConfig
-from edge.life import Ending, Life, first_of
-from edge.messages import Ready
-from edge.model_card import card_of_file
-from edge.restart_policy import RestartPolicy
 
 logger = logging.getLogger("baton.engine")
 
@@ -29,16 +27,21 @@ _USUAL_LOAD_S = 2.0
 class Supervisor:
     """Of the model `name`.
 
+    Args:
+        command: what starts a child.
+        describe: checks the file and makes a card of it, in a thread; raises LoadError.
+
     Attributes:
         detail: what went wrong last, as long as it matters.
         card: the best description so far: of the loaded model, else of the file's header, else of nothing but the name.
         life: the present child, loading or ready.
     """
 
-    def __init__(self, name: str, config: EdgeConfig, command: Sequence[str]) -> None:
+    def __init__(self, name: str, config: ChildConfig, command: Sequence[str], describe: Callable[[], ModelCard]) -> None:
         self._name = name
         self._config = config
         self._command = command
+        self._describe = describe
         self._policy = RestartPolicy(config.max_crashes, config.crash_window_s)
         self._task: asyncio.Task[None] | None = None
         self._stop: asyncio.Future[None] | None = None
@@ -141,21 +144,21 @@ class Supervisor:
         return ending
 
     async def _check_file(self, stop: asyncio.Future[None]) -> str | None:
-        """Read the file's header in a thread, before any native code does. Returns what is wrong with it."""
-        check = asyncio.get_running_loop().run_in_executor(None, self._describe_file)
+        """Look at the file in a thread, before any native code does. Returns what is wrong with it."""
+        check = asyncio.get_running_loop().run_in_executor(None, self._card_or_refusal)
         await first_of(check, stop)
         if not check.done():
             return "The check of the file was interrupted."
-        described = check.result()
-        if isinstance(described, str):
-            return described
-        self.card = described
+        found = check.result()
+        if isinstance(found, str):
+            return found
+        self.card = found
         return None
 
-    def _describe_file(self) -> ModelCard | str:
+    def _card_or_refusal(self) -> ModelCard | str:
         try:
-            return card_of_file(self._name, read_gguf(self._config.path))
-        except GgufError as error:
+            return self._describe()
+        except LoadError as error:
             return str(error)
 
     async def _rest(self, ending: Ending, stop: asyncio.Future[None]) -> None:

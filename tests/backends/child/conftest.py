@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from backends.types import Delta, GenerateRequest, Health, Text
-from edge.config import EdgeConfig
-from edge.engine import EdgeBackend
-from tests.backends.gguf.build import small_model
+from backends.child.config import ChildConfig
+from backends.child.errors import LoadError
+from backends.child.parent.hosted import HostedBackend
+from backends.types import Delta, GenerateRequest, Health, ModelCard, Text
 
 CHILD = Path(__file__).with_name("child.py")
 NAME = "scripted"
@@ -25,9 +25,16 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 @pytest.fixture
 def model_file(tmp_path: Path) -> Path:
-    path = tmp_path / "tiny.gguf"
-    path.write_bytes(small_model().to_bytes())
+    path = tmp_path / "tiny.model"
+    path.write_bytes(b"MODEL and its weights")
     return path
+
+
+def describe(name: str, config: ChildConfig) -> ModelCard:
+    path = Path(config.path)
+    if not path.read_bytes().startswith(b"MODEL"):
+        raise LoadError(f"{path.name} is no model.")
+    return ModelCard(id=name, created=int(path.stat().st_mtime), architecture="described", context_length=64)
 
 
 @pytest.fixture(autouse=True)
@@ -50,16 +57,21 @@ def _is_scripted_or_dead(pid: str) -> bool:
 
 
 @pytest.fixture
-async def start(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., EdgeBackend]]:
-    """Make and start a backend: options of the child first, changes of the configuration by name."""
+async def start(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., HostedBackend]]:
+    """Make and start a backend: options of the child first, changes of the settings by name."""
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
-    backends: list[EdgeBackend] = []
+    backends: list[HostedBackend] = []
 
     async def make(
-        *options: str, command: tuple[str, ...] = (sys.executable, str(CHILD)), started: bool = True, **config: object
-    ) -> EdgeBackend:
-        settings = {"path": str(model_file), "slots": 2, "queue": 3} | config
-        backend = EdgeBackend(NAME, EdgeConfig(**settings), command=(*command, *options))
+        *options: str,
+        command: tuple[str, ...] = (sys.executable, str(CHILD)),
+        kind: type[ChildConfig] = ChildConfig,
+        describe: Callable[[str, ChildConfig], ModelCard] = describe,
+        started: bool = True,
+        **settings: object,
+    ) -> HostedBackend:
+        config = kind(**({"path": str(model_file), "slots": 2, "queue": 3} | settings))
+        backend = HostedBackend(NAME, config, command=(*command, *options), describe=describe)
         backends.append(backend)
         if started:
             await backend.start()
@@ -76,7 +88,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 
             await asyncio.sleep(0.005)
 
 
-async def until(backend: EdgeBackend, condition: Callable[[Health], bool]) -> Health:
+async def until(backend: HostedBackend, condition: Callable[[Health], bool]) -> Health:
     async def is_so() -> bool:
         return condition(await backend.health())
 
@@ -84,7 +96,7 @@ async def until(backend: EdgeBackend, condition: Callable[[Health], bool]) -> He
     return await backend.health()
 
 
-async def ready(backend: EdgeBackend) -> Health:
+async def ready(backend: HostedBackend) -> Health:
     return await until(backend, lambda health: health.state == "ready")
 
 
@@ -92,7 +104,7 @@ def ask(prompt: str, **changes: object) -> GenerateRequest:
     return GenerateRequest(**({"id": "r", "model": NAME, "prompt": Text(prompt)} | changes))
 
 
-async def play(backend: EdgeBackend, prompt: str, **changes: object) -> list[Delta]:
+async def play(backend: HostedBackend, prompt: str, **changes: object) -> list[Delta]:
     return [delta async for delta in backend.generate(ask(prompt, **changes))]
 
 
@@ -100,6 +112,6 @@ def text_of(deltas: list[Delta], index: int = 0) -> str:
     return "".join(delta.text for delta in deltas if delta.index == index)
 
 
-async def commands(backend: EdgeBackend) -> list[str]:
+async def commands(backend: HostedBackend) -> list[str]:
     """What the child has received, without this question."""
     return (await backend.detokenize(NAME, (0,))).split("\n")[:-1]

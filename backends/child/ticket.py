@@ -1,17 +1,19 @@
 """What is remembered of a request until its last delta is sent, and how events become deltas. Knows no thread and no socket."""
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from msgspec import structs
 
-from backends.text.answer import Answer
+from backends.child.prepare import Prepared
+from backends.child.sequence import Sequence
+from backends.child.work import PromptScored, Sampled, Scored
 from backends.types import Delta, FinishReason, GenerateRequest, TokenLogprob, Usage
-from edge.prepare import Prepared
-from edge.sequence import Sequence
-from edge.work import PromptScored, Sampled, Scored
+
+S = TypeVar("S", bound=Sequence)
 
 
-class Ticket:
+class Ticket(Generic[S]):
     """One running request.
 
     Args:
@@ -20,13 +22,13 @@ class Ticket:
     """
 
     def __init__(
-        self, request: GenerateRequest, prepared: Prepared, piece: Callable[[int], bytes], spell: Callable[[int], bytes]
+        self, request: GenerateRequest, prepared: Prepared[S], piece: Callable[[int], bytes], spell: Callable[[int], bytes]
     ) -> None:
         self.sequences = prepared.sequences
         self._request, self._answers, self._piece, self._spell = request, prepared.answers, piece, spell
-        self._open = request.n
+        self._open = set(range(request.n))
         self._generated = 0
-        self._prompt_scores: list[list[Scored | None]] = [[None] for _ in range(request.n)]
+        self._prompt_scores: list[list[Scored | None] | None] = [[None] for _ in range(request.n)]  # None: echoed already
 
     @property
     def is_done(self) -> bool:
@@ -43,45 +45,51 @@ class Ticket:
         """End a request that asked for no new token."""
         return [self._end_empty(sequence.index) for sequence in self.sequences]
 
-    def prompt_scored(self, event: PromptScored) -> list[Delta]:
-        """Collect scores of prompt tokens; the echo comes with the last of them, and ends a request for no new token."""
-        sequence = event.sequence
-        scores = self._prompt_scores[sequence.index]
-        if event.start == len(scores):  # a preempted prompt is scored again from its start: take each token once
-            scores += event.scores
-        if len(scores) < sequence.num_prompt or not event.scores:
-            return []
-        self._prompt_scores[sequence.index] = [None]
-        echoed = self._echoed(sequence.index, scores)
-        return [echoed, self._end_empty(sequence.index)] if self._request.max_tokens == 0 else [echoed]
+    def prompt_scored(self, event: PromptScored) -> tuple[list[Delta], S | None]:
+        """Collect scores of prompt tokens; the echo comes with the last of them.
 
-    def sampled(self, event: Sampled) -> tuple[list[Delta], Sequence | None]:
+        Also names the sequence to let go, when no token was asked for and the choice ends with its echo.
+        """
+        sequence = self.sequences[event.sequence.index]
+        scores = self._prompt_scores[sequence.index]
+        if scores is None:
+            return [], None
+        scores += event.scores[len(scores) - event.start :]  # a preempted prompt is scored again: take each token once
+        if len(scores) < sequence.num_prompt:
+            return [], None
+        self._prompt_scores[sequence.index] = None
+        echoed = self._echoed(sequence.index, scores)
+        if self._request.max_tokens == 0:
+            return [echoed, self._end_empty(sequence.index)], sequence
+        return [echoed], None
+
+    def sampled(self, event: Sampled) -> tuple[list[Delta], S | None]:
         """Turn a token into deltas; also name the sequence to let go, when a stop string ended it here and not there."""
-        sequence, answer = event.sequence, self._answers[event.sequence.index]
-        if answer.stopped:
-            return [], None  # computed before the owner thread heard of the stop string
+        index = event.sequence.index
+        if index not in self._open:
+            return [], None  # computed before the engine heard of the end
         self._generated += 1
-        deltas = []
+        deltas, answer = [], self._answers[index]
         if event.finish != "stop":
             piece, scored = self._piece(event.token), event.scored
             delta = answer.push(event.token, piece, scored.logprob, scored.top) if scored else answer.push(event.token, piece)
             if delta is not None:
                 deltas.append(delta)
             if answer.stopped:
-                return [*deltas, self._end(answer, "stop")], None if event.finish else sequence
+                return [*deltas, self._end(index, "stop")], None if event.finish else self.sequences[index]
         if event.finish:
-            deltas.append(self._end(answer, "length" if event.finish == "length" else "stop"))
+            deltas.append(self._end(index, "length" if event.finish == "length" else "stop"))
         return deltas, None
 
-    def _end(self, answer: Answer, reason: FinishReason) -> Delta:
-        self._open -= 1
-        delta = answer.finish(reason)
+    def _end(self, index: int, reason: FinishReason) -> Delta:
+        self._open.discard(index)
+        delta = self._answers[index].finish(reason)
         if self._open:
             return delta
         return structs.replace(delta, usage=self._usage())
 
     def _end_empty(self, index: int) -> Delta:
-        self._open -= 1
+        self._open.discard(index)
         return Delta(index=index, finish="length", usage=None if self._open else self._usage())
 
     def _usage(self) -> Usage:

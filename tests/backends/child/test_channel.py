@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from edge import channel as module
-from edge.channel import Channel, ChannelFull
-from edge.frames import FrameReader, frame
-from edge.messages import Cancel, Command, Detokenize, Detokenized, Reply, command_decoder, encoder
+from backends.child.frames import FrameReader, frame
+from backends.child.messages import Cancel, Command, Detokenize, Detokenized, Reply, command_decoder, encoder
+from backends.child.parent import channel as module
+from backends.child.parent.channel import Channel, ChannelFull
 
 
 class Ends:

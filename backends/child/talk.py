@@ -1,8 +1,8 @@
 """What the child says and hears: commands in, deltas out, a heartbeat in between.
 
 Three threads meet here. The main thread listens and beats, and never waits for anything else, so cancels are heard in every
-state. A thread of its own prepares requests (templates, tokenising, grammars). The owner of llama.cpp turns what a step brought
-into deltas and sends them itself: with all cores computing, waking another thread for that costs more than the work.
+state. A thread of its own prepares requests (templates, tokenising, grammars). The engine's own thread turns what a step
+brought into deltas and sends them itself: with all cores computing, waking another thread for that costs more than the work.
 """
 
 import logging
@@ -13,38 +13,38 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from time import monotonic
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-import numpy as np
-
-from backends.errors import BackendError, ContextOverflow, Failed, Rejected, pack_error
+from backends.child import messages as m
+from backends.child.embedding import shortened, token_lists
+from backends.child.frames import FrameReader, frame
+from backends.child.prepare import Prepared
+from backends.child.sequence import Sequence
+from backends.child.service import Service
+from backends.child.ticket import Ticket
+from backends.child.work import Broken, EmbedJob, Event, PromptScored, Sampled, Vectors
+from backends.errors import BackendError, Failed, Unsupported, pack_error
 from backends.types import Delta, Embeddings, EmbedRequest, GenerateRequest, TokenizeRequest, TokenList, Usage
-from edge import messages as m
-from edge.frames import FrameReader, frame
-from edge.prepare import Prepared
-from edge.sequence import Sequence
-from edge.service import Service
-from edge.ticket import Ticket
-from edge.work import Broken, EmbedJob, Event, PromptScored, Sampled, Vectors
 
 log = logging.getLogger("baton.engine")
 
+S = TypeVar("S", bound=Sequence)
 R = TypeVar("R")
 
 _READ_BYTES = 1 << 18
 
 
-class Talker:
+class Talker(Generic[S]):
     """Serves one parent over one connected socket until it says `Shutdown` or is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._sending = threading.Lock()
         self._preparing = ThreadPoolExecutor(1, "prepare")
-        self._service: Service | None = None
+        self._service: Service[S] | None = None
         self._changing = threading.Lock()  # a request moves between the next three, or leaves them, as one step
         self._pending: set[int] = set()  # being prepared
-        self._tickets: dict[int, Ticket] = {}
+        self._tickets: dict[int, Ticket[S]] = {}
         self._embedding: dict[int, tuple[EmbedRequest, int]] = {}
         self._closing = False
         self._next_beat = 0.0
@@ -64,11 +64,13 @@ class Talker:
             for body in reader.feed(data):
                 self._obey(m.command_decoder.decode(body))
         self._preparing.shutdown(wait=False, cancel_futures=True)
+        if self._service is not None:
+            self._service.close()
 
-    def ready(self, service: Service) -> None:
+    def ready(self, service: Service[S]) -> None:
         """Begin to serve, now that the model is loaded. From any thread."""
         self._service = service
-        self._send(m.Ready(service.card, service.scheduler.limits.slots, service.cells, service.limit, service.load_s))
+        self._send(m.Ready(service.card, service.slots, service.context, service.limit, service.load_s))
 
     def failed(self, message: str) -> None:
         """Tell the parent that loading is pointless, and end. From any thread."""
@@ -77,7 +79,7 @@ class Talker:
         self._socket.shutdown(socket.SHUT_RD)  # wakes the main thread
 
     def emit(self, events: list[Event]) -> None:
-        """Send what a step brought. Called by the owner thread."""
+        """Send what a step brought. Called by the engine's thread."""
         deltas: list[tuple[int, Delta]] = []
         for event in events:
             match event:
@@ -88,19 +90,22 @@ class Talker:
                         self._let_go(sequence.request, ticket, ended)
                 case PromptScored(sequence):
                     if ticket := self._tickets.get(sequence.request):
-                        deltas += [(sequence.request, delta) for delta in ticket.prompt_scored(event)]
-                        self._let_go(sequence.request, ticket, sequence if ticket.is_done else None)
+                        new, ended = ticket.prompt_scored(event)
+                        deltas += [(sequence.request, delta) for delta in new]
+                        self._let_go(sequence.request, ticket, ended)
                 case Vectors(identifier, vectors):
                     self._embedded(identifier, vectors)
                 case Broken(identifier, error):
                     if identifier in self._tickets or identifier in self._embedding:
+                        self._send_deltas(deltas)  # whatever came before the fault is still part of the answer
+                        deltas = []
                         self._cancel(identifier)
                         self._error(identifier, error)
         self._send_deltas(deltas)
 
-    def _let_go(self, identifier: int, ticket: Ticket, ended: Sequence | None) -> None:
+    def _let_go(self, identifier: int, ticket: Ticket[S], ended: S | None) -> None:
         if ended is not None and self._service is not None:
-            self._service.loop.finish([ended])
+            self._service.finish([ended])
         if ticket.is_done:
             self._tickets.pop(identifier, None)
 
@@ -123,10 +128,9 @@ class Talker:
         gauges: dict[str, float] = {}
         counters: dict[str, float] = {}
         if self._service:
-            running, waiting = self._service.loop.load()
-            started = self._service.loop.figures.step_started
-            step_age = now - started if started else 0.0
-            gauges, counters = figures(self._service)
+            running, waiting = self._service.load()
+            step_age = self._service.step_age_s()
+            gauges, counters = self._service.figures()
         self._send(m.Heartbeat(running, waiting + len(self._pending), step_age, gauges, counters))
 
     def _obey(self, command: m.Command) -> None:
@@ -179,10 +183,10 @@ class Talker:
             error = Failed("the engine could not prepare this request")
         self._send(m.Errored(identifier, pack_error(error)))
 
-    def _start(self, identifier: int, request: GenerateRequest) -> Callable[[Prepared], None]:
-        def start(prepared: Prepared) -> None:
+    def _start(self, identifier: int, request: GenerateRequest) -> Callable[[Prepared[S]], None]:
+        def start(prepared: Prepared[S]) -> None:
             assert self._service is not None
-            words = self._service.model.vocabulary
+            words = self._service.vocabulary
             ticket = Ticket(request, prepared, words.piece, words.special_piece)
             first = ticket.echo()
             if request.max_tokens == 0 and not prepared.sequences[0].all_logits:
@@ -190,7 +194,7 @@ class Talker:
             self._send_deltas([(identifier, delta) for delta in first])
             if not ticket.is_done:
                 self._tickets[identifier] = ticket
-                self._service.loop.submit(prepared.sequences)
+                self._service.submit(prepared.sequences)
 
         return start
 
@@ -200,31 +204,22 @@ class Talker:
             ticket = self._tickets.pop(identifier, None)
             embeds = self._embedding.pop(identifier, None) is not None
         if self._service is not None and ticket is not None:
-            self._service.loop.finish(ticket.sequences)
-        if self._service is not None and embeds:
-            self._service.cancel_embedding(identifier)
+            self._service.finish(ticket.sequences)
+        if self._service is not None and self._service.embedding is not None and embeds:
+            self._service.embedding.cancel(identifier)
 
     def _embed_inputs(self, request: EmbedRequest) -> list[list[int]]:
         assert self._service is not None
-        service, inputs = self._service, []
-        size, limit = service.model.embedding_size, service.embedding_limit
-        if request.dimensions is not None and request.dimensions > size:
-            raise Rejected(f"dimensions is {request.dimensions}, the model's vectors have {size}", param="dimensions")
-        for i, prompt in enumerate(request.inputs):
-            param = "input" if len(request.inputs) == 1 else f"input[{i}]"
-            ids = service.preparer.tokens_of(prompt, param)
-            if not ids:
-                raise Rejected(f"'{param}' has no tokens", param=param)
-            if len(ids) > limit:
-                raise ContextOverflow(f"'{param}' has {len(ids)} tokens, at most {limit} can be embedded at once", param=param)
-            inputs.append(ids)
-        return inputs
+        if self._service.embedding is None:
+            raise Unsupported(f"the engine of the model {request.model} makes no embeddings", param="model")
+        return token_lists(request, self._service.embedding, self._service.preparer.tokens_of)
 
     def _start_embedding(self, identifier: int, request: EmbedRequest) -> Callable[[list[list[int]]], None]:
         def start(inputs: list[list[int]]) -> None:
             assert self._service is not None
+            assert self._service.embedding is not None  # else there were no inputs
             self._embedding[identifier] = request, sum(map(len, inputs))
-            self._service.embed(EmbedJob(identifier, inputs))
+            self._service.embedding.submit(EmbedJob(identifier, inputs))
 
         return start
 
@@ -237,43 +232,9 @@ class Talker:
     def _token_list(self, request: TokenizeRequest) -> TokenList:
         assert self._service is not None
         ids = self._service.preparer.tokenize(request)
-        return TokenList(ids, tuple(self._service.model.vocabulary.special_piece(i) for i in ids))
+        return TokenList(ids, tuple(self._service.vocabulary.special_piece(i) for i in ids))
 
     def _text_of(self, ids: tuple[int, ...]) -> str:
         assert self._service is not None
         self._service.preparer.check_ids(ids, "tokens")
-        return self._service.model.vocabulary.detokenize(ids)
-
-
-def shortened(vector: bytes, dimensions: int | None) -> bytes:
-    """Cut a normalised vector to its first `dimensions` numbers and normalise it again."""
-    if dimensions is None:
-        return vector
-    head = np.frombuffer(vector, "<f4")[:dimensions]
-    norm = float(np.linalg.norm(head))
-    return (head / np.float32(norm) if norm > 0 else head).astype("<f4").tobytes()
-
-
-def figures(service: Service) -> tuple[dict[str, float], dict[str, float]]:
-    """Gauges and counters for `/metrics`. Read from another thread than writes them: each is one number, so none is torn."""
-    f, scheduler = service.loop.figures, service.scheduler
-    gauges = {
-        "kv_cells": float(scheduler.limits.cells),
-        "kv_cells_used": float(scheduler.pool.used),
-        "prefix_cache_bytes": float(scheduler.cache.size),
-        "prefix_cache_entries": float(len(scheduler.cache)),
-    }
-    counters = {
-        "steps_total": float(f.steps),
-        "step_tokens_total": float(f.step_tokens),
-        "step_native_seconds_total": f.step_native_seconds,
-        "step_host_seconds_total": f.step_host_seconds,
-        "snapshot_seconds_total": service.context.snapshot_seconds if service.context else 0.0,
-        "prompt_tokens_total": float(f.prompt_tokens),
-        "prefix_cache_hit_tokens_total": float(f.cached_tokens),
-        "decoded_tokens_total": float(f.decoded_tokens),
-        "embedded_tokens_total": float(f.embedded_tokens),
-        "preemptions_total": float(scheduler.preemptions),
-        "refused_steps_total": float(f.refused_steps),
-    }
-    return gauges, counters
+        return self._service.vocabulary.detokenize(ids)

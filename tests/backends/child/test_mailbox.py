@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.child.parent.mailbox import Mailbox, merge
 from backends.errors import Failed
 from backends.types import Delta, TokenLogprob, ToolCallDelta, Usage
-from edge.mailbox import Mailbox, merge
 
 
 @st.composite

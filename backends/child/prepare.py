@@ -1,42 +1,70 @@
 """From a request to sequences: render, tokenise, check, compile. Runs in a thread of its own, off the decoding path.
 
-Everything that can be wrong with a request is found here, before it takes a slot.
+Everything that can be wrong with a request is found here, before it takes a slot. What a sequence is made of is the engine's.
 """
 
 import threading
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-import numpy as np
-
+from backends.child.sequence import Sequence
 from backends.errors import ContextOverflow, Rejected, Unsupported
 from backends.text.answer import Answer
 from backends.text.chat_template import ChatTemplate
 from backends.text.constraint import Compiler, Constraint
+from backends.text.vocabulary import Vocabulary
 from backends.types import Chat, GenerateRequest, Prompt, Text, TokenizeRequest, Tokens
-from edge.llama.model import Model
-from edge.sampling import Sampler
-from edge.sequence import Sequence
-from edge.work import Work
+
+S = TypeVar("S", bound=Sequence)
+S_co = TypeVar("S_co", bound=Sequence, covariant=True)
 
 _MAX_CHOICES = 128
 
 
-@dataclass(slots=True, frozen=True)
-class Prepared:
-    """A request ready to run: one sequence and one answer per choice."""
+class MakeSequence(Protocol[S_co]):
+    """How an engine represents one choice of a request."""
 
-    sequences: list[Sequence]
+    def __call__(
+        self, identifier: int, index: int, request: GenerateRequest, ids: list[int], constraint: Constraint | None
+    ) -> S_co:
+        """Make the sequence of choice `index`.
+
+        Args:
+            ids: the prompt, in a list that is the sequence's own.
+            constraint: what its tokens must fit, its own too; None where any will do.
+        """
+        ...
+
+
+def scores_prompt(request: GenerateRequest, ids: list[int]) -> bool:
+    """Say whether tokens of the prompt need scores, which is `Sequence.all_logits`. Nothing precedes, and scores, the first."""
+    return request.echo and request.logprobs is not None and len(ids) > 1
+
+
+@dataclass(slots=True, frozen=True)
+class Prepared(Generic[S]):
+    """A request ready to run: one sequence and one answer per choice, in the order of their indices."""
+
+    sequences: list[S]
     answers: list[Answer]
 
 
-class Preparer:
-    """Knows the model's vocabulary, template and limits. `limit` is the most tokens one request may use, prompt and answer."""
+class Preparer(Generic[S]):
+    """Knows the model's vocabulary, template and limits.
 
-    def __init__(self, model: Model, limit: int) -> None:
-        self._model, self._vocabulary, self.limit = model, model.vocabulary, limit
-        words = self._vocabulary
+    Args:
+        chat_template: the model's own Jinja template, or None.
+        limit: the most tokens one request may use, prompt and answer.
+        make_sequence: None for a model that only makes embeddings.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, chat_template: str | None, limit: int, make_sequence: MakeSequence[S] | None
+    ) -> None:
+        self._vocabulary, self._limit, self._make_sequence = vocabulary, limit, make_sequence
+        words = vocabulary
         self._template = ChatTemplate(
-            model.chat_template,
+            chat_template,
             bos_token=words.special_piece(words.bos).decode("utf-8", "replace") if words.bos >= 0 else "",
             eos_token=words.special_piece(words.eos).decode("utf-8", "replace") if words.eos >= 0 else "",
             control_tokens=words.control_texts(),
@@ -44,9 +72,9 @@ class Preparer:
         self._compiler: Compiler | None = None
         self._compiler_lock = threading.Lock()
 
-    def prepare(self, identifier: int, request: GenerateRequest) -> Prepared:
+    def prepare(self, identifier: int, request: GenerateRequest) -> Prepared[S]:
         """Check a request and make its sequences. Raises Rejected and its kinds."""
-        if not self._model.can_generate:
+        if self._make_sequence is None:
             raise Unsupported(f"the model {request.model} makes embeddings only", param="model")
         ids = self.tokens_of(request.prompt)
         self._check(request, ids)
@@ -56,7 +84,7 @@ class Preparer:
         sequences, answers = [], []
         for index in range(request.n):
             own = constraint if index == 0 or constraint is None else constraint.copy()
-            sequences.append(self._sequence(identifier, index, request, ids, own))
+            sequences.append(self._make_sequence(identifier, index, request, list(ids), own))
             answers.append(
                 Answer(
                     index,
@@ -92,16 +120,16 @@ class Preparer:
         )
 
     def check_ids(self, ids: tuple[int, ...], param: str) -> None:
-        """Raise Rejected for a token id outside the vocabulary: llama.cpp would read beyond its tables."""
+        """Raise Rejected for a token id outside the vocabulary: an engine would read beyond its tables."""
         wrong = next((i for i in ids if not 0 <= i < self._vocabulary.size), None)
         if wrong is not None:
             raise Rejected(f"token id {wrong} is outside the vocabulary (0 to {self._vocabulary.size - 1})", param=param)
 
     def _check_length(self, characters: int, param: str) -> None:
         # A token covers at most a few dozen characters in any vocabulary: far beyond the context there is no need to tokenise.
-        if characters > 256 * self.limit:
+        if characters > 256 * self._limit:
             raise ContextOverflow(
-                f"the prompt has {characters} characters, far more than the model's context of {self.limit} tokens can hold",
+                f"the prompt has {characters} characters, far more than the model's context of {self._limit} tokens can hold",
                 param=param,
             )
 
@@ -110,38 +138,15 @@ class Preparer:
         if not ids:
             raise Rejected("the prompt is empty", param=param)
         wants_tokens = request.max_tokens != 0
-        if len(ids) + wants_tokens > self.limit:
+        if len(ids) + wants_tokens > self._limit:
             raise ContextOverflow(
-                f"this model's maximum context length is {self.limit} tokens, and the prompt has {len(ids)} tokens", param=param
+                f"this model's maximum context length is {self._limit} tokens, and the prompt has {len(ids)} tokens",
+                param=param,
             )
         if request.n > _MAX_CHOICES:
             raise Rejected(f"n is {request.n}, at most {_MAX_CHOICES} choices are possible", param="n")
         self.check_ids(tuple(request.sampling.logit_bias), "logit_bias")
         self.check_ids(request.stop_token_ids, "stop_token_ids")
-
-    def _sequence(
-        self, identifier: int, index: int, request: GenerateRequest, ids: list[int], constraint: Constraint | None
-    ) -> Sequence:
-        end = self._vocabulary.end_tokens
-        work = Work(
-            sampler=Sampler(request.sampling, ids, index),
-            max_new=self.limit if request.max_tokens is None else request.max_tokens,
-            limit=self.limit,
-            end_tokens=frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else end),
-            banned=np.fromiter(end, np.intp, len(end)) if request.ignore_eos else None,
-            constraint=constraint,
-            logprobs=request.logprobs,
-        )
-        scores_prompt = request.echo and request.logprobs is not None
-        return Sequence(
-            request=identifier,
-            index=index,
-            tenant=request.tenant,
-            tokens=list(ids),
-            num_prompt=len(ids),
-            all_logits=scores_prompt and len(ids) > 1,
-            work=work,
-        )
 
     def _constraint(self, request: GenerateRequest) -> Constraint | None:
         chat = request.prompt

@@ -8,10 +8,10 @@ import asyncio
 
 from msgspec import Struct
 
+from backends.child.messages import Deltas, Detokenized, Embedded, Errored, Tokenized
+from backends.child.parent.mailbox import Mailbox
 from backends.errors import BackendError, unpack_error
 from backends.types import Embeddings, TokenList
-from edge.mailbox import Mailbox
-from edge.messages import Deltas, Detokenized, Embedded, Errored, Tokenized
 
 Answer = Embeddings | TokenList | str
 

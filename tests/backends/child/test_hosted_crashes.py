@@ -7,8 +7,10 @@ import signal
 
 import pytest
 
+from backends.child.config import ChildConfig
 from backends.errors import Failed, Unavailable
-from tests.edge.parent.conftest import ask, play, ready, text_of, until
+from backends.types import ModelCard
+from tests.backends.child.conftest import ask, play, ready, text_of, until
 
 
 async def crashed(backend, prompt: str) -> Failed:
@@ -155,11 +157,11 @@ async def test_loading_has_a_limit(start, load: str) -> None:
 
 async def test_a_refused_file_is_never_given_to_a_child(start, model_file) -> None:
     content = model_file.read_bytes()
-    model_file.write_bytes(b"GGML" + content[4:])
+    model_file.write_bytes(b"NODEL" + content[5:])
     backend = await start(crash_window_s=0.2)
     health = await until(backend, lambda health: health.state == "failed")
     assert health.counters["starts_total"] == 0
-    with pytest.raises(Unavailable, match=r"tiny\.gguf"):
+    with pytest.raises(Unavailable, match=r"tiny\.model is no model"):
         await play(backend, "say 1")
     model_file.write_bytes(content)
     async with asyncio.timeout(10):
@@ -169,12 +171,11 @@ async def test_a_refused_file_is_never_given_to_a_child(start, model_file) -> No
             await asyncio.sleep(0.02)
 
 
-async def test_a_fault_of_our_own_ends_in_failure_and_not_in_eternal_loading(start, monkeypatch) -> None:
-    def broken(path: str) -> None:
+async def test_a_fault_of_our_own_ends_in_failure_and_not_in_eternal_loading(start) -> None:
+    def broken(name: str, config: ChildConfig) -> ModelCard:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("edge.supervisor.read_gguf", broken)
-    backend = await start()
+    backend = await start(describe=broken)
     health = await until(backend, lambda health: health.state == "failed")
     assert "see the log" in health.detail
 

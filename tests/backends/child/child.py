@@ -1,6 +1,6 @@
 """A stand-in for the engine child that does what the prompt says. It speaks the real messages over a real socket.
 
-Options before those of `edge.worker` decide how it loads. `Detokenize` is answered with the commands that have come so far.
+Options before those of `backends.child.worker` decide how it loads. `Detokenize` is answered with the commands that have come.
 """
 
 import argparse
@@ -11,10 +11,8 @@ import socket
 import sys
 import time
 
-from backends.errors import ContextOverflow, pack_error
-from backends.types import Delta, Embeddings, ModelCard, Text, TokenList, Usage
-from edge.frames import FrameReader, frame
-from edge.messages import (
+from backends.child.frames import FrameReader, frame
+from backends.child.messages import (
     Cancel,
     Deltas,
     Detokenize,
@@ -32,6 +30,8 @@ from edge.messages import (
     command_decoder,
     encoder,
 )
+from backends.errors import ContextOverflow, pack_error
+from backends.types import Delta, Embeddings, ModelCard, Text, TokenList, Usage
 
 BEAT_S = 0.05
 FOREVER = 1 << 30

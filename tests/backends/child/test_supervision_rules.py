@@ -5,12 +5,12 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.config import EdgeConfig
-from edge.engine_log import KEPT_LINES, EngineLog
-from edge.restart_policy import RestartPolicy
-from edge.vital_signs import TICK_S, VitalSigns
+from backends.child.config import ChildConfig
+from backends.child.parent.engine_log import KEPT_LINES, EngineLog
+from backends.child.parent.restart_policy import RestartPolicy
+from backends.child.parent.vital_signs import TICK_S, VitalSigns
 
-CONFIG = EdgeConfig(path="x", hang_timeout_s=5.0, step_timeout_s=120.0, load_timeout_s=300.0)
+CONFIG = ChildConfig(path="x", hang_timeout_s=5.0, step_timeout_s=120.0, load_timeout_s=300.0)
 
 
 def test_delays_double_from_a_tenth_of_a_second_up_to_ten() -> None:
