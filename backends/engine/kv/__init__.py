@@ -1,0 +1,1 @@
+"""The paged KV cache: who holds which block, and which blocks several sequences share."""

@@ -1,0 +1,1 @@
+"""Which tokens are computed in the next step."""
