@@ -1,0 +1,1 @@
+"""From logits to token ids: exact filters over a batch, repeatable randomness, log probabilities, checked drafts."""
