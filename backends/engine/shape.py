@@ -39,8 +39,8 @@ class ModelShape:
     """A decoder-only transformer with grouped-query attention and a gated feed-forward.
 
     `query_scale` multiplies the queries before the dot product, `embedding_scale` the token embeddings. Norm weights are plain
-    multipliers (the loader adds Gemma's one). `tied` means that the head is the embedding. `post_norms` are Gemma's norms behind
-    attention and feed-forward, `qk_norm` the norms of each query and key head. A soft cap of 0 is none.
+    multipliers (the loader adds Gemma's one). `tied` means that the head is the embedding. `post_norms` are the norms that
+    Gemma has behind attention and feed-forward, `qk_norm` the norms of each query and key head. A soft cap of 0 is none.
     """
 
     architecture: str

@@ -61,6 +61,12 @@ class TokenTable:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def num_used(self) -> int:
+        """One more than the last token that is in use: the rest only makes the table as long as the model's matrices are."""
+        used = (token for token in reversed(range(len(self.kinds))) if self.kinds[token] not in (Kind.UNUSED, Kind.UNDEFINED))
+        return next(used, -1) + 1
+
     def is_control(self, token: int) -> bool:
         """Whether text can contain the token only when it is parsed as special."""
         return self.kinds[token] in _CONTROL or token in self.known_control

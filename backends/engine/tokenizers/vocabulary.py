@@ -59,7 +59,7 @@ class ModelVocabulary:
     def __init__(self, table: TokenTable, encoder: Encoder, framing: Framing, chat_template: str | None) -> None:
         """Take the parts; nothing is read or built any more."""
         self._table, self._encoder, self._framing = table, encoder, framing
-        self.size = len(table)
+        self.size, self.num_used = len(table), table.num_used
         self.bos, self.eos, self.adds_bos = framing.bos, framing.eos, framing.adds_bos
         self.end_tokens = framing.ends
         self.chat_template = chat_template

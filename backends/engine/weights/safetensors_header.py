@@ -70,6 +70,7 @@ def _header(fd: int, size: int) -> tuple[dict[str, Raw], int]:
     if colons > _MAX_COLONS:
         raise GgufError(f"header has {colons:,} colons, above the limit of {_MAX_COLONS:,}")
     try:
+        raw.decode()  # what stays undecoded below would not be looked at
         entries = msgspec.json.decode(raw, type=dict[str, Raw])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise GgufError(f"header: {error}") from error

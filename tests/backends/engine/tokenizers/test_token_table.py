@@ -65,3 +65,10 @@ def test_the_digest_does_not_depend_on_how_a_file_writes_a_token() -> None:
     spm = TokenTable(["\u2581the", "<0x20>"], [Kind.NORMAL, Kind.BYTE], "spm")
     assert byte_level.digest() == spm.digest()
     assert byte_level.digest() == sha256(b"0 4: the0 1: ").hexdigest()
+
+
+def test_tokens_behind_the_last_one_in_use_only_pad_the_table() -> None:
+    assert SPM.num_used == len(SPM)
+    kinds = [*SPM.kinds, Kind.UNUSED, Kind.UNDEFINED]
+    assert replace(SPM, texts=[*SPM.texts, "[PAD8]", ""], kinds=kinds).num_used == len(SPM)
+    assert TokenTable([], [], "spm").num_used == 0

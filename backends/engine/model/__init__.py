@@ -1,0 +1,1 @@
+"""The transformer: its weights in both precisions, and the forward pass."""

@@ -1,0 +1,108 @@
+"""The embedding and the head. Where they are tied there is one matrix for both; logits are always float32."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+from backends.engine.weights.source import WeightSource
+from kernels.cpu.head import head_bf16, head_int8
+from kernels.cpu.launch import Launch
+
+_ROWS_FOR_A_KERNEL = 32
+_WORDS_AT_ONCE = 8192
+_GROUP = 32
+
+
+class Words(Protocol):
+    """A matrix with a row per token of the vocabulary."""
+
+    nbytes: int
+    kind: str
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """Look up rows: [n] int64 to [n, hidden] float32."""
+        ...
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Dot products with every row: [n, hidden] float32 to [n, vocab] float32."""
+        ...
+
+
+class DenseWords:
+    """Rows in bfloat16 or float32."""
+
+    def __init__(self, weight: torch.Tensor, threads: int) -> None:
+        self._weight, self._threads = weight, threads
+        self.nbytes = weight.nbytes
+        self.kind = "bf16" if weight.dtype == torch.bfloat16 else "fp32"
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """Look up; see `Words`."""
+        return self._weight[ids].float()
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply; see `Words`."""
+        rows, (vocab, columns) = x.shape[0], self._weight.shape
+        if self._weight.dtype == torch.float32:
+            return x @ self._weight.t()
+        if rows > _ROWS_FOR_A_KERNEL:
+            return _in_slices(x, vocab, lambda first, end: self._weight[first:end].float())
+        out = torch.empty(rows, vocab)
+        Launch(head_bf16, x, self._weight, None, out, rows, vocab, columns, 0, None, threads=self._threads)()
+        return out
+
+
+class Int8Words:
+    """Rows in 8 bits with a scale for every 32 columns: a GGUF file's Q8_0 as it is."""
+
+    kind = "int8-g32"
+
+    def __init__(self, codes: torch.Tensor, scales: torch.Tensor, threads: int) -> None:
+        self._codes, self._scales, self._threads = codes.contiguous(), scales.contiguous(), threads
+        self._scratch = torch.empty(threads * codes.shape[1])
+        self.nbytes = codes.nbytes + scales.nbytes
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """Look up; see `Words`."""
+        codes = self._codes[ids].float().view(len(ids), -1, _GROUP)
+        return (codes * self._scales[ids][..., None]).view(len(ids), -1)
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply; see `Words`."""
+        rows, (vocab, columns) = x.shape[0], self._codes.shape
+        if rows > _ROWS_FOR_A_KERNEL:
+            return _in_slices(x, vocab, lambda first, end: self.rows(torch.arange(first, end)))
+        out = torch.empty(rows, vocab)
+        Launch(
+            head_int8,
+            *(x, self._codes, self._scales, out, rows, vocab, columns, _GROUP, self._scratch),
+            threads=self._threads,
+        )()
+        return out
+
+
+def read_words(source: WeightSource, name: str, precision: str, threads: int) -> Words:
+    """Read the embedding or the head.
+
+    Args:
+        precision: `bf16`, `fp32`, `int8`, or `file`: 8 bits as they are in the file, else bfloat16.
+    """
+    blocks = source.int8(name) if precision in ("int8", "file") else None
+    if blocks is not None:
+        return Int8Words(blocks.codes, blocks.scales, threads)
+    weight = source.dense(name)
+    if precision == "int8" and weight.shape[1] % _GROUP == 0:
+        grouped = weight.float().view(len(weight), -1, _GROUP)
+        scales = grouped.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny) / 127
+        return Int8Words((grouped / scales[..., None]).round_().to(torch.int8).flatten(-2), scales, threads)
+    return DenseWords(weight.to(torch.float32 if precision == "fp32" else torch.bfloat16), threads)
+
+
+def _in_slices(x: torch.Tensor, vocab: int, widened: Callable[[int, int], torch.Tensor]) -> torch.Tensor:
+    """Multiply many rows by some words after the other, so that only those are held in float32."""
+    out = torch.empty(x.shape[0], vocab)
+    for first in range(0, vocab, _WORDS_AT_ONCE):
+        end = min(first + _WORDS_AT_ONCE, vocab)
+        torch.mm(x, widened(first, end).t(), out=out[:, first:end])
+    return out

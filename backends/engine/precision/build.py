@@ -1,0 +1,82 @@
+"""From the tensors of a file to a linear layer in one precision."""
+
+from collections.abc import Sequence
+
+import torch
+
+from backends.engine.precision.int4 import Int4, round_groups
+from backends.engine.precision.int8 import Int8Dynamic, Int8WeightOnly, Rounded, round_rows
+from backends.engine.precision.linear import Dense, Linear, Side
+from backends.engine.weights.source import Int4Blocks, WeightSource
+from kernels.cpu.buffers import Buffers
+
+_GROUPS = {"int4-g32": 32, "int4-g64": 64, "int4-g128": 128}
+_DENSE_KINDS = ("F32", "F16", "BF16")
+
+Matrix = torch.Tensor | Rounded | Int4Blocks
+"""A matrix in the precision that it is going to have."""
+
+
+class LinearBuilder:
+    """Builds the linear layers of one phase.
+
+    Args:
+        precision: `bf16`, `fp32`, `int8` or `int4-g*`; or `file`: 4-bit blocks as they are in the file, else 8 bits where the
+            file has 8 or fewer, else bfloat16.
+        dynamic: 8-bit layers round activations too (for many rows).
+    """
+
+    def __init__(self, source: WeightSource, precision: str, *, dynamic: bool, buffers: Buffers, threads: int) -> None:
+        self._source, self._precision, self._dynamic = source, precision, dynamic
+        self._buffers, self._threads = buffers, threads
+
+    def build(self, names: Sequence[str], *, bias: bool = False) -> Linear:
+        """Read matrices with one input, and make one layer of them; with `bias` each has one, `name.bias`.
+
+        Raises:
+            ModelFileError: the data are damaged.
+        """
+        matrices = [self._read(name) for name in names]
+        biases = [self._source.dense(f"{name}.bias").float() if bias else None for name in names]
+        if len({_form(matrix) for matrix in matrices}) == 1:
+            return self._layer(matrices, torch.cat([one for one in biases if one is not None]) if bias else None)
+        return Side([self._layer([matrix], one) for matrix, one in zip(matrices, biases, strict=True)])
+
+    def _read(self, name: str) -> Matrix:
+        source, precision = self._source, self._precision
+        if precision == "file" and source.kind(name) in _DENSE_KINDS:
+            precision = "bf16"
+        if precision == "file" or precision in _GROUPS:
+            blocks = source.int4(name)
+            if blocks is not None and _GROUPS.get(precision, blocks.group) == blocks.group:
+                return blocks
+        if precision in _GROUPS:
+            return round_groups(source.dense(name), _GROUPS[precision])
+        if precision in ("int8", "file"):
+            return round_rows(source.dense(name))
+        return source.dense(name).to(torch.bfloat16 if precision == "bf16" else torch.float32)
+
+    def _layer(self, matrices: Sequence[Matrix], bias: torch.Tensor | None) -> Linear:
+        blocks = [matrix for matrix in matrices if isinstance(matrix, Int4Blocks)]
+        rounded = [matrix for matrix in matrices if isinstance(matrix, Rounded)]
+        if blocks:
+            return Int4(
+                Int4Blocks(
+                    torch.cat([part.codes for part in blocks]),
+                    torch.cat([part.scales for part in blocks]),
+                    torch.cat([part.minima for part in blocks]),
+                    blocks[0].group,
+                ),
+                bias,
+            )
+        if rounded:
+            joined = Rounded(torch.cat([part.codes for part in rounded]), torch.cat([part.scales for part in rounded]))
+            if self._dynamic:
+                return Int8Dynamic(joined, bias, self._buffers, self._threads)
+            return Int8WeightOnly(joined, bias)
+        return Dense(torch.cat([matrix for matrix in matrices if isinstance(matrix, torch.Tensor)]), bias)
+
+
+def _form(matrix: Matrix) -> object:
+    """What has to agree before matrices can be joined."""
+    return (Int4Blocks, matrix.group) if isinstance(matrix, Int4Blocks) else type(matrix)

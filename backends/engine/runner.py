@@ -1,0 +1,90 @@
+"""Computes the steps that the scheduler plans: decoding sequences with one set of weights, parts of prompts with the other."""
+
+from collections.abc import Iterable
+
+import torch
+
+from backends.engine.model.transformer import Transformer
+from backends.engine.scheduling.sequence import Sequence
+from backends.engine.scheduling.step import Chunk, Step
+from backends.engine.tables import Tables
+from kernels.batch import DecodeBatch, KvPool, PrefillChunk
+
+
+class Runner:
+    """Owns the cache's memory. Used by one thread.
+
+    Args:
+        pools: one for each group of layers.
+        slots: sequences that run at once.
+        context: tokens of the longest.
+    """
+
+    def __init__(self, model: Transformer, pools: list[KvPool], slots: int, context: int) -> None:
+        self._model, self._pools = model, pools
+        self._block = pools[0].block
+        self._tables = Tables(slots, -(-context // self._block) + 1, len(pools))
+
+    def prepare(self, step: Step, running: Iterable[Sequence]) -> None:
+        """Make the copies of a step, before anything of it is computed."""
+        self._tables.forget_all_but(set(running))
+        for copy in step.copies:
+            pool = self._pools[copy.group]
+            pool.cache[copy.target] = pool.cache[copy.source]
+            if pool.scales is not None:
+                pool.scales[copy.target] = pool.scales[copy.source]
+
+    def decode(self, sequences: list[Sequence]) -> torch.Tensor:
+        """Compute the newest token of each sequence and those of its draft.
+
+        Returns:
+            [sum of `1 + len(draft)`, vocab] float32 logits, sequence after sequence.
+        """
+        tokens: list[int] = []
+        positions: list[int] = []
+        rows: list[int] = []
+        for sequence in sequences:
+            row, count = self._tables.row(sequence, self._block), 1 + len(sequence.draft)
+            tokens += (sequence.tokens[-1], *sequence.draft)
+            positions += range(sequence.num_computed, sequence.num_computed + count)
+            rows += [row] * count
+        at = torch.tensor(positions)
+        entries = max(positions) // self._block + 1
+        tables = tuple(tensor[rows, :entries] for tensor in self._tables.tensors)
+        attention = self._model.ops.decode(DecodeBatch(at, tables))
+        hidden = self._model.run(self._model.weights.decode, torch.tensor(tokens), attention, None)
+        return self._model.logits(hidden)
+
+    def prefill(self, chunks: list[Chunk]) -> list[torch.Tensor]:
+        """Compute parts of prompts.
+
+        Returns:
+            For each chunk the final hidden states, [n, hidden] float32, of the tokens whose logits are wanted: all of them, the
+            last, or none. Valid until the next computation.
+        """
+        parts: list[PrefillChunk] = []
+        tokens: list[int] = []
+        wanted: list[int] = []
+        counts: list[int] = []
+        for chunk in chunks:
+            sequence, row = chunk.sequence, self._tables.row(chunk.sequence, self._block)
+            first, count = len(tokens), chunk.end - chunk.start
+            parts.append(PrefillChunk(first, count, chunk.start, tuple(tensor[row] for tensor in self._tables.tensors)))
+            tokens += sequence.tokens[chunk.start : chunk.end]
+            if sequence.all_logits:
+                wanted += range(first, first + count)
+                counts.append(count)
+            elif chunk.end == len(sequence.tokens):
+                wanted.append(first + count - 1)
+                counts.append(1)
+            else:
+                counts.append(0)
+        attention = self._model.ops.prefill(parts)
+        hidden = self._model.run(
+            self._model.weights.prefill, torch.tensor(tokens), attention, torch.tensor(wanted, dtype=torch.int64)
+        )
+        return list(torch.split(hidden, counts))
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Turn final hidden states into logits."""
+        return self._model.logits(hidden)

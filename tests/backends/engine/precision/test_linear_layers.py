@@ -1,0 +1,162 @@
+"""Linear layers in every precision, against the product with the weights that they stand for, in float64."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.engine.precision.int4 import Int4, round_groups
+from backends.engine.precision.int8 import Int8Dynamic, Int8WeightOnly, round_rows
+from backends.engine.precision.linear import Dense, Linear, Side, Switched
+from backends.engine.weights.source import Int4Blocks
+from kernels.cpu.buffers import Buffers
+
+F32, BF16 = torch.float32, torch.bfloat16
+GROUPS = (32, 64, 128)
+types = pytest.mark.parametrize("dtype", [F32, BF16])
+outputs_of, columns_of = st.sampled_from([1, 16, 17, 96]), st.sampled_from([16, 64, 65, 100, 192, 576])
+rows_of, seeds = st.sampled_from([1, 2, 5, 33]), st.integers(0, 1 << 30)
+
+
+def numbers(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def meant(blocks: Int4Blocks) -> torch.Tensor:
+    """The matrix that blocks stand for."""
+    codes = blocks.codes.float().unflatten(-1, (-1, blocks.group))
+    return (codes * blocks.scales[..., None] + blocks.minima[..., None]).flatten(-2)
+
+
+def error(found: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> float:
+    """Relative to the size of what is summed, so that a sum that nearly cancels is not asked for more than it can be."""
+    exact = x.double() @ weight.double().t() + (0 if bias is None else bias.double())
+    return float((found.double() - exact).norm() / (x.double().norm() * weight.double().norm() / weight.shape[1] ** 0.5))
+
+
+@settings(max_examples=30, deadline=None)
+@given(group=st.sampled_from(GROUPS), outputs=outputs_of, columns=columns_of, seed=seeds)
+def test_four_bits_are_as_near_as_sixteen_levels_allow(group: int, outputs: int, columns: int, seed: int) -> None:
+    weight = numbers(seed, outputs, columns)
+    blocks = round_groups(weight, group)
+    assert blocks.codes.dtype == torch.uint8
+    assert int(blocks.codes.max()) <= 15
+    assert blocks.codes.shape == (outputs, -(-columns // group) * group)
+    assert blocks.scales.shape == blocks.minima.shape == (outputs, -(-columns // group))
+    off = (meant(blocks)[:, :columns] - weight).abs()
+    steps = blocks.scales.repeat_interleave(group, 1)[:, :columns]
+    # Half a step, and what a bfloat16 scale and zero add at the ends.
+    assert (off <= 0.5 * steps + 2.0**-7 * weight.abs().max()).all()
+
+
+def test_four_bits_hold_a_constant_group_to_bfloat16() -> None:
+    weight = torch.cat([torch.full((16, 32), 3.0), torch.zeros(16, 32)], 1)
+    assert torch.equal(meant(round_groups(weight, 32)), weight)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@settings(max_examples=30, deadline=None)
+@given(group=st.sampled_from(GROUPS), outputs=outputs_of, columns=columns_of, rows=rows_of, seed=seeds)
+def test_four_bit_products_are_those_of_their_levels(
+    biased: bool, group: int, outputs: int, columns: int, rows: int, seed: int
+) -> None:
+    blocks, x = round_groups(numbers(seed, outputs, columns), group), numbers(seed + 1, rows, columns).bfloat16()
+    bias = numbers(seed + 2, outputs).bfloat16().float() if biased else None
+    layer = Int4(blocks, bias)
+    found = layer(x)
+    assert found.dtype == BF16
+    assert found.shape == (rows, outputs)
+    assert found.is_contiguous()
+    assert error(found, x, meant(blocks)[:, :columns], bias) < 1e-2
+    assert layer.kind == f"int4-g{group}"
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@settings(max_examples=30, deadline=None)
+@given(outputs=outputs_of, columns=columns_of, rows=rows_of, seed=seeds)
+def test_eight_bit_weights_multiply_bfloat16(biased: bool, outputs: int, columns: int, rows: int, seed: int) -> None:
+    weight, x = round_rows(numbers(seed, outputs, columns)), numbers(seed + 1, rows, columns).bfloat16()
+    bias = numbers(seed + 2, outputs).bfloat16().float() if biased else None
+    found = Int8WeightOnly(weight, bias)(x)
+    assert found.dtype == BF16
+    # Scales are kept in bfloat16, as the kernel wants them.
+    assert error(found, x, weight.codes * weight.scales.bfloat16().float()[:, None], bias) < 1e-2
+
+
+@types
+@pytest.mark.parametrize("biased", [False, True])
+@settings(max_examples=20, deadline=None)
+@given(outputs=outputs_of, columns=columns_of, rows=rows_of, seed=seeds)
+def test_eight_bit_activations_have_a_scale_of_their_own_in_each_row(
+    dtype: torch.dtype, biased: bool, outputs: int, columns: int, rows: int, seed: int
+) -> None:
+    weight = round_rows(numbers(seed, outputs, columns))
+    loud = 10.0 ** torch.arange(rows).remainder(7).sub(3)[:, None]
+    x = (numbers(seed + 1, rows, columns) * loud).to(dtype)
+    bias = numbers(seed + 2, outputs) if biased else None
+    one, two = (Int8Dynamic(weight, bias, Buffers(BF16), threads)(x) for threads in (1, 2))
+    assert one.dtype == dtype
+    assert torch.equal(one, two)
+    rounded = round_rows(x)
+    sums = rounded.codes.double() @ weight.codes.double().t()
+    exact = sums * rounded.scales[:, None].double() * weight.scales.double()
+    size = exact.abs()
+    if bias is not None:
+        exact, size = exact + bias, size + bias.abs()
+    # A code that falls between two may be rounded either way: one step of one column, and one rounding of the sum.
+    step = rounded.scales[:, None] * weight.scales * 127 * 1.01
+    flips = ((x.double() / rounded.scales[:, None]).frac().abs() - 0.5).abs().lt(1e-4).sum(-1, keepdim=True)
+    assert ((one.double() - exact).abs() <= flips * step + (2.0**-8 if dtype == BF16 else 2e-6) * size + 1e-9).all()
+
+
+@types
+def test_a_row_of_zeros_is_not_divided_by_its_size(dtype: torch.dtype) -> None:
+    weight = round_rows(torch.cat([numbers(1, 15, 64), torch.zeros(1, 64)]))
+    x = torch.cat([torch.zeros(1, 64), numbers(2, 1, 64)]).to(dtype)
+    found = Int8Dynamic(weight, None, Buffers(BF16), 1)(x)
+    assert torch.equal(found[0], torch.zeros(16, dtype=dtype))
+    assert float(found[1, 15]) == 0
+    assert found.isfinite().all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(outputs=outputs_of, columns=columns_of, seed=seeds)
+def test_eight_bits_reach_the_largest_weight_of_each_row(outputs: int, columns: int, seed: int) -> None:
+    weight = numbers(seed, outputs, columns) * 10.0 ** torch.arange(outputs).remainder(9).sub(4)[:, None]
+    rounded = round_rows(weight)
+    assert (rounded.codes.abs().amax(-1) == 127).all()
+    assert ((rounded.codes * rounded.scales[:, None] - weight).abs() <= 0.501 * rounded.scales[:, None]).all()
+
+
+@pytest.mark.parametrize("stored", [F32, BF16])
+@types
+def test_dense_layers_convert_activations_and_give_back_their_type(dtype: torch.dtype, stored: torch.dtype) -> None:
+    weight, bias, x = numbers(1, 48, 64).to(stored), numbers(2, 48), numbers(3, 5, 64).to(dtype)
+    found = Dense(weight, bias)(x)
+    assert found.dtype == dtype
+    assert error(found, x, weight, bias) < (1e-6 if dtype == stored == F32 else 6e-3)
+
+
+class _Marked:
+    """A layer that says who it is."""
+
+    kind = "marked"
+
+    def __init__(self, mark: float, outputs: int) -> None:
+        self._mark, self._outputs, self.nbytes = mark, outputs, outputs
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.full((len(x), self._outputs), self._mark)
+
+
+def test_layers_side_by_side_keep_their_order() -> None:
+    parts: list[Linear] = [_Marked(1.0, 2), Dense(torch.ones(3, 8), None), _Marked(3.0, 1)]
+    side = Side(parts)
+    assert side(torch.ones(2, 8)).tolist() == [[1, 1, 8, 8, 8, 3]] * 2
+    assert (side.kind, side.nbytes) == ("marked+fp32", 2 + 3 * 8 * 4 + 1)
+
+
+def test_above_the_crossover_the_other_weights_compute() -> None:
+    layer = Switched(_Marked(1.0, 1), _Marked(2.0, 1), 3)
+    assert [float(layer(torch.ones(rows, 4))[0, 0]) for rows in (1, 3, 4, 50)] == [1, 1, 2, 2]
+    assert layer.nbytes == 1
