@@ -1,6 +1,6 @@
-"""`make bench`: the comparison of gateways, then the one of engines. `ARGS` may name one of them first, and give options.
+"""`make bench`: the comparison of gateways, then those of the GGUF engine and of the torch engine. `ARGS` may name one first.
 
-    python -m benchmarks [gateway | engine] [--quick] [--repetitions N] ...
+    python -m benchmarks [gateway | engine | torch] [--quick] [--repetitions N] ...
 
 Options that only one comparison has can be given with its name. `python -m benchmarks gateway --help` lists them.
 """
@@ -11,10 +11,10 @@ from types import ModuleType
 
 from steps import StepError
 
-from benchmarks import gateway, run
+from benchmarks import gateway, run, torch_engine
 from benchmarks.servers import BenchmarkError
 
-COMPARISONS: dict[str, ModuleType] = {"gateway": gateway, "engine": run}
+COMPARISONS: dict[str, ModuleType] = {"gateway": gateway, "engine": run, "torch": torch_engine}
 
 
 def main(arguments: list[str]) -> None:

@@ -9,19 +9,17 @@ Memory is measured afterwards, with a Baton of its own. Everything is kept under
 import argparse
 import contextlib
 import resource
-import shlex
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from steps import StepError
 
 from benchmarks import gateway_memory, gateway_report, gateway_servers, report
-from benchmarks.gateway_cases import BATON, CHUNKS, DIRECT, LITELLM, LOADS, VLLM_ROUTER, Load, Round
+from benchmarks.gateway_cases import BATON, CHUNKS, DIRECT, LITELLM, LOADS, VLLM_ROUTER, Load
+from benchmarks.generator import generate
+from benchmarks.goals import Round
 from benchmarks.python_peers import LITELLM as LITELLM_PACKAGE
 from benchmarks.python_peers import VLLM_ROUTER as VLLM_ROUTER_PACKAGE
 from benchmarks.servers import BenchmarkError, Running
@@ -122,15 +120,12 @@ def send(server: Running, *, users: int, requests: int, stream: bool) -> dict[st
     """Send requests from a process of its own.
 
     Raises:
-        BenchmarkError: one failed, or a stream was not whole: a number about failures would be no comparison.
+        BenchmarkError: one failed, or a stream was not whole.
     """
-    command = [sys.executable, "-m", "benchmarks.load", server.url, "--model", MODEL, "-c", str(users), "-n", str(requests)]
-    command += ["--stream"] if stream else []
-    command += ["--api-key", server.key] if server.key else []
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False)
-    if done.returncode:
-        raise BenchmarkError(f"`{shlex.join(command)}` failed:\n{done.stdout}{done.stderr[-2000:]}")
-    figures: dict[str, Any] = msgspec.json.decode(done.stdout)
+    arguments = ["--model", MODEL, "-c", str(users), "-n", str(requests)]
+    arguments += ["--stream"] if stream else []
+    arguments += ["--api-key", server.key] if server.key else []
+    figures = generate("load", server.url, arguments, LOAD_TIMEOUT_S)
     if stream and figures["pieces"] != requests * CHUNKS:
         raise BenchmarkError(f"{server.url} sent {figures['pieces']} pieces of content, {requests * CHUNKS} were expected")
     return figures

@@ -1,17 +1,12 @@
-"""What is measured of gateways, and what is wanted. Plain data, and the arithmetic from figures to answers."""
-
-from collections.abc import Callable
-from typing import Any
+"""What is measured of gateways, and what is wanted. Plain data, over what `benchmarks.load` printed."""
 
 from msgspec import Struct
 
 from benchmarks.cases import OwnFigure
+from benchmarks.goals import Column, Goal, Round
 
 DIRECT, BATON, LITELLM, VLLM_ROUTER = "direct", "Baton", "LiteLLM", "vllm-router"
 SERVERS = (DIRECT, BATON, LITELLM, VLLM_ROUTER)
-
-Round = dict[str, dict[str, dict[str, Any]]]
-"""Figures of one repetition: by server, then by case, what `benchmarks.load` printed. Lacks servers that could not be had."""
 
 CHUNKS = 100
 """Pieces of content in a stream."""
@@ -56,14 +51,6 @@ def added(measured: Round, server: str) -> float:
     return p50(measured, server, ONE) - p50(measured, DIRECT, ONE)
 
 
-class Column(Struct, frozen=True, kw_only=True):
-    """A number that every server has. `pick` takes a round and a server."""
-
-    title: str
-    unit: str
-    pick: Callable[[Round, str], float]
-
-
 COLUMNS = (
     Column(title="c=1, p50", unit="ms", pick=lambda r, s: p50(r, s, ONE)),
     Column(title="c=1, added p50", unit="ms", pick=added),
@@ -74,27 +61,6 @@ COLUMNS = (
     Column(title="streams, c=16", unit="streams/s", pick=lambda r, s: rate(r, s, MANY_STREAMS)),
     Column(title="streams, c=16, CPU per stream", unit="us", pick=lambda r, s: float(r[s][MANY_STREAMS.name]["server_cpu_us"])),
 )
-
-
-class Goal(Struct, frozen=True, kw_only=True):
-    """What Baton is to reach. `pick` raises `KeyError` in a round that lacks a server it needs."""
-
-    title: str
-    unit: str
-    pick: Callable[[Round], float]
-    at_most: float | None = None
-    at_least: float | None = None
-
-    def values(self, rounds: list[Round]) -> list[float]:
-        """Compute it round by round: neighbours in time shared the machine's mood. Empty without the server it needs."""
-        try:
-            return [self.pick(each) for each in rounds]
-        except KeyError:
-            return []
-
-    def holds(self, value: float) -> bool:
-        """Say whether a value is what is wanted."""
-        return (self.at_most is None or value <= self.at_most) and (self.at_least is None or value >= self.at_least)
 
 
 GOALS = (

@@ -46,7 +46,10 @@ PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent. Prompt lengths are in words of one token or a little more each."""
+    """What is sent. Prompt lengths are in words of one token or a little more each.
+
+    In `prompt`, `{words}` stands for the random words of the request; without a `prompt` they are all of it.
+    """
 
     model: str
     users: int = 8
@@ -55,17 +58,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 64
     prompt_words: int = 32
     shared_prefix: int = 0
-    prompt: str | None = None
+    prompt: str = "{words}"
     salt: str
     extra: dict[str, Any] = {}
 
     def body(self, number: int) -> dict[str, Any]:
         """Write request `number`; the same one for the same salt."""
-        text = self.prompt
-        if text is None:
-            shared = _words(f"{self.salt}/shared", self.shared_prefix)
-            text = " ".join([*shared, *_words(f"{self.salt}/{number}", self.prompt_words), str(number)])
-        messages = [{"role": "user", "content": text}]
+        shared = _words(f"{self.salt}/shared", self.shared_prefix)
+        text = " ".join([*shared, *_words(f"{self.salt}/{number}", self.prompt_words), str(number)])
+        messages = [{"role": "user", "content": self.prompt.replace("{words}", text)}]
         body: dict[str, Any] = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens, "temperature": 0}
         if self.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -154,7 +155,7 @@ def main() -> None:
     parser.add_argument("-n", "--requests", type=int, default=64, help="requests in all")
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--max-tokens", type=int, default=64)
-    parser.add_argument("--prompt", help="send this instead of random words")
+    parser.add_argument("--prompt", default="{words}", help="send this; {words} stands for the random words")
     parser.add_argument("--prompt-words", type=int, default=32, help="random words, different in every request")
     parser.add_argument("--shared-prefix", type=int, default=0, help="random words that every request of this run begins with")
     parser.add_argument("--seed", help="repeat the prompts of another run")

@@ -7,9 +7,6 @@ keeps everything under `benchmarks/results`.
 
 import argparse
 import os
-import shlex
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import AbstractContextManager
@@ -17,12 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from benchmarks import report, servers
 from benchmarks.cases import CASES, STEP_CASE, Case, Run
+from benchmarks.generator import generate
 from benchmarks.peers import llama_server as build_llama_server
-from benchmarks.servers import BenchmarkError, Running
+from benchmarks.servers import Running
 
 LOAD_TIMEOUT_S = 1800.0
 
@@ -96,17 +92,12 @@ def load(running: Running, case: Case, salt: str, quick: bool) -> dict[str, Any]
     """Send one case from a process of its own.
 
     Raises:
-        BenchmarkError: a request failed: a number about failures would be no comparison.
+        BenchmarkError: a request failed.
     """
     requests = case.quick_requests if quick else case.requests
-    command = [sys.executable, "-m", "benchmarks.load", running.url, "--model", "bench", "--stream"]
-    command += ["-c", str(case.users), "-n", str(requests), "--seed", f"{salt}/{case.name}"]
-    command += ["--prompt-words", str(case.prompt_words), "--shared-prefix", str(case.shared_prefix)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False)
-    if done.returncode:
-        raise BenchmarkError(f"`{shlex.join(command)}` failed:\n{done.stdout}{done.stderr[-2000:]}")
-    figures: dict[str, Any] = msgspec.json.decode(done.stdout)
-    return figures
+    arguments = ["--model", "bench", "--stream", "-c", str(case.users), "-n", str(requests), "--seed", f"{salt}/{case.name}"]
+    arguments += ["--prompt-words", str(case.prompt_words), "--shared-prefix", str(case.shared_prefix)]
+    return generate("load", running.url, arguments, LOAD_TIMEOUT_S)
 
 
 def brief(figures: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Starts a server, waits until it is ready, and ends it with all it started. Also looks at what a running one reports.
 
-Knows how Baton and llama-server are started with equal settings, not what is measured on them.
+Knows how Baton's GGUF engine and llama-server are started with equal settings, not what is measured on them.
 """
 
 import contextlib
@@ -48,11 +48,21 @@ class Running(Struct, frozen=True, kw_only=True):
         """Measure the resident memory of the process itself, without its children, in megabytes of 10^6 bytes."""
         return float(self.process.memory_info().rss) / 1e6
 
+    def tree_rss_mb(self) -> float:
+        """Add up the resident memory of the process and the children it has now, in megabytes of 10^6 bytes."""
+        return sum(float(process.memory_info().rss) for process in (self.process, *self.process.children(recursive=True))) / 1e6
+
+    def metrics(self) -> dict[str, float]:
+        """Read `/metrics`: by name, the sum over all labels."""
+        sums: dict[str, float] = {}
+        for family in text_string_to_metric_families(_get(f"{self.url}/metrics", 10.0, self.key).decode()):
+            for sample in family.samples:
+                sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+        return sums
+
     def counter(self, name: str) -> float | None:
-        """Read a counter of `/metrics`, summed over its labels; None when there is none of that name."""
-        families = text_string_to_metric_families(_get(f"{self.url}/metrics", 10.0, self.key).decode())
-        values = [sample.value for family in families for sample in family.samples if sample.name == name]
-        return sum(values) if values else None
+        """Read one of `metrics`; None when there is none of that name."""
+        return self.metrics().get(name)
 
 
 def embedded_model() -> Path:
@@ -77,10 +87,16 @@ def baton(model: Path, threads: int, folder: Path) -> Iterator[Running]:
 
 
 @contextlib.contextmanager
-def llama_server(binary: Path, model: Path, threads: int, folder: Path) -> Iterator[Running]:
-    """Run llama-server as its documentation says for several users; its log is written to `folder`."""
+def llama_server(
+    binary: Path, model: Path, threads: int, folder: Path, *, slots: int = SLOTS, context: int = CONTEXT
+) -> Iterator[Running]:
+    """Run llama-server as its documentation says for several users; its log is written to `folder`.
+
+    Args:
+        context: tokens, for all slots together.
+    """
     port = free_port()
-    command = [str(binary), "-m", str(model), "-t", str(threads), "-np", str(SLOTS), "-c", str(CONTEXT)]
+    command = [str(binary), "-m", str(model), "-t", str(threads), "-np", str(slots), "-c", str(context)]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     with running(command, f"http://127.0.0.1:{port}", "/health", folder / "llama-server.log") as server:
         yield server
@@ -88,7 +104,14 @@ def llama_server(binary: Path, model: Path, threads: int, folder: Path) -> Itera
 
 @contextlib.contextmanager
 def running(
-    command: list[str], url: str, health: str, log: Path, *, key: str = "", env: Mapping[str, str] | None = None
+    command: list[str],
+    url: str,
+    health: str,
+    log: Path,
+    *,
+    key: str = "",
+    env: Mapping[str, str] | None = None,
+    ready_timeout_s: float = READY_TIMEOUT_S,
 ) -> Iterator[Running]:
     """Run a server from its start until its path `health` answers, and end it with all it started afterwards.
 
@@ -97,7 +120,7 @@ def running(
         key: an API key that it accepts.
         env: added to the environment.
     Raises:
-        BenchmarkError: it ended, or was not ready after 120 s; with the end of its output.
+        BenchmarkError: it ended, or was not ready in time; with the end of its output.
     """
     began = time.perf_counter()
     with log.open("ab") as output:
@@ -111,20 +134,20 @@ def running(
             env={**os.environ, **(env or {})},
         )
     try:
-        _wait_until_ready(process, url + health, key, log)
+        _wait_until_ready(process, url + health, key, log, ready_timeout_s)
         yield Running(url=url, process=psutil.Process(process.pid), ready_s=time.perf_counter() - began, key=key)
     finally:
         _stop(process)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], url: str, key: str, log: Path) -> None:
-    deadline = time.monotonic() + READY_TIMEOUT_S
+def _wait_until_ready(process: subprocess.Popen[bytes], url: str, key: str, log: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             _get(url, 2.0, key)
             return
         time.sleep(0.02)
-    state = "ended" if process.poll() is not None else f"was not ready after {READY_TIMEOUT_S:.0f} s"
+    state = "ended" if process.poll() is not None else f"was not ready after {timeout_s:.0f} s"
     raise BenchmarkError(f"{process.args!r} {state}:\n{log.read_text(errors='replace')[-2000:]}")
 
 

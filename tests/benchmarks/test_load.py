@@ -18,7 +18,8 @@ DONE = "data: [DONE]\n\n"
 
 
 def workload(**changes: Any) -> Workload:
-    return Workload(**({"model": "m", "users": 2, "requests": 6, "stream": True, "salt": "test"} | changes))
+    fields: dict[str, Any] = {"model": "m", "users": 2, "requests": 6, "stream": True, "salt": "test"}
+    return Workload(**(fields | changes))
 
 
 @asynccontextmanager
@@ -100,6 +101,12 @@ def test_prompts_share_exactly_the_prefix_that_was_asked_for() -> None:
     assert len(first) == 50 + 30 + 1
     assert first[:50] == second[:50]
     assert first[50:] != second[50:]
+
+
+def test_random_words_stand_where_the_prompt_wants_them() -> None:
+    words = text(workload(prompt_words=3), 7)
+    assert text(workload(prompt_words=3, prompt="Repeat: {words}!"), 7) == f"Repeat: {words}!"
+    assert text(workload(prompt="Hello"), 7) == "Hello"
 
 
 def test_runs_share_prompts_only_by_equal_salt() -> None:
