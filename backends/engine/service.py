@@ -48,7 +48,7 @@ class Service:
         self.vocabulary = load_tokenizer(path)
         if self.vocabulary.size > shape.vocab:
             raise LoadError(f"the tokenizer of {path} has {self.vocabulary.size} tokens, the model only {shape.vocab}")
-        precisions = choose(config, shape.hidden, shape.intermediate)
+        precisions = choose(config, source)
         with torch.inference_mode():
             weights = load_weights(source, precisions, threads, _report)
         source.close()

@@ -45,6 +45,14 @@ def _run(arguments: argparse.Namespace) -> int:
             from gateway.cli.keys import run_keys
 
             return run_keys(arguments)
+        case "eval":
+            from gateway.cli.eval import run_eval
+
+            return run_eval(arguments)
+        case "export":
+            from gateway.cli.export import run_export
+
+            return run_export(arguments)
         case _:
             from gateway.cli.doctor import run_doctor
 

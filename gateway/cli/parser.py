@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from gateway.cli.engine_options import add_eval, add_export
 from gateway.cli.keys_options import add_keys
 from gateway.version import gateway_version
 
@@ -12,6 +13,7 @@ _SERVE_EXAMPLES = """\
 examples:
   baton serve                                serve the embedded SmolLM2-135M-Instruct on http://127.0.0.1:8000
   baton serve --model qwen3-4b-q4_k_m.gguf   serve a GGUF file, under the name qwen3-4b-q4_k_m
+  baton serve --model models/Qwen3-0.6B      serve a Hugging Face folder, on the torch engine
   baton serve --config gateway.toml          serve what a file says
   baton serve --fake                         answer without a model, to try a client
 
@@ -32,6 +34,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_chat(commands)
     add_keys(commands, _add)
     _add_doctor(commands)
+    add_eval(commands, _add)
+    add_export(commands, _add)
     return parser
 
 
@@ -51,13 +55,24 @@ def _add_serve(commands: Any) -> None:
     _add_sources(parser)
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1; others need an API key)")
     parser.add_argument("--port", type=int, help="port to listen on (default 8000; 0 takes a free one)")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that serve (default 1; GGUF models need 1)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes that serve (default 1; models that run here need 1)"
+    )
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="TOML configuration")
     parser.add_argument(
-        "--model", metavar="FILE.gguf", action="append", default=[], help="serve this GGUF file too (repeatable)"
+        "--model",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="serve this GGUF file or Hugging Face folder too (repeatable)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("gguf", "torch"),
+        help="what serves each --model (default: gguf, which is llama.cpp, for files; torch for folders, which only it can)",
     )
     parser.add_argument("--fake", action="store_true", help="serve a model named 'fake' that needs no file")
 

@@ -33,8 +33,9 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     for file in arguments.model:
         name = model_name(file)
         if name in models:
-            raise ConfigError([f"--model {file}: another file is already served as {name}; name the models in a --config file"])
-        models[name] = {"engine": "gguf", "path": str(Path(file).absolute())}
+            raise ConfigError([f"--model {file}: {name} is served already; name the models in a --config file"])
+        engine = arguments.engine or ("torch" if Path(file).is_dir() else "gguf")
+        models[name] = {"engine": engine, "path": str(Path(file).absolute())}
     if arguments.fake:
         models["fake"] = {"engine": "fake"}
     return {"server": {key: value for key, value in server.items() if value is not None}} | (
@@ -43,6 +44,6 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def model_name(file: str) -> str:
-    """Make a public name of a file's name: without its suffix, in lower case, other characters than `a-z0-9._-` as `-`."""
-    stem = Path(file).name.removesuffix(".gguf").lower()
+    """Make a public name of a file's or folder's: without suffix, in lower case, other characters than `a-z0-9._-` as `-`."""
+    stem = Path(file).absolute().name.removesuffix(".gguf").lower()
     return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-") or "model"

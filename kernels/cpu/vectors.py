@@ -35,7 +35,7 @@ _FINE = (1.326472731307149e-3, 9.671512991189957e-3, 5.550733581185341e-2, 2.402
 _COARSE = (5.500892922282219e-2, 2.422109693288803e-1, 6.932829022407532e-1)
 
 
-class BrainFloat(ir.Type):  # type: ignore[misc]
+class BrainFloat(ir.Type):
     """bfloat16, which LLVM knows and llvmlite does not."""
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class BrainFloat(ir.Type):  # type: ignore[misc]
         return hash(BrainFloat)
 
 
-class Vector(types.Type):  # type: ignore[misc]
+class Vector(types.Type):
     """The numba type of 16 float32."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ vector = Vector()
 
 
 @register_model(Vector)
-class VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+class VectorModel(models.PrimitiveModel):
     """An LLVM vector, in registers and in memory alike."""
 
     def __init__(self, manager: Any, kind: Vector) -> None:

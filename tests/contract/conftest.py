@@ -10,7 +10,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
+import pytest_asyncio
 
+from backends.child.parent.hosted import HostedBackend
+from backends.engine.backend import EngineBackend
+from backends.engine.config import EngineConfig
 from backends.fake import FakeBackend, FakeModel
 from backends.fake_script import FakeReply
 from backends.protocol import Backend
@@ -41,19 +45,30 @@ async def fake() -> AsyncIterator[Subject]:
     await backend.close()
 
 
-@asynccontextmanager
-async def gguf() -> AsyncIterator[Subject]:
+def gguf() -> AbstractAsyncContextManager[Subject]:
+    return hosted(EdgeBackend("smollm2", EdgeConfig(path=embedded(), slots=4, context=2048)), slots=4)
+
+
+def torch() -> AbstractAsyncContextManager[Subject]:
+    config = EngineConfig(path=embedded(), slots=4, context=1024)
+    return hosted(EngineBackend("smollm2", config), slots=4)
+
+
+def embedded() -> str:
     path = find_embedded_model()
     assert path is not None, MISSING
-    config = EdgeConfig(path=str(path), slots=4, context=2048)
-    backend = EdgeBackend("smollm2", config)
+    return str(path)
+
+
+@asynccontextmanager
+async def hosted(backend: HostedBackend, slots: int) -> AsyncIterator[Subject]:
     await backend.start()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while (await backend.health()).state == "loading":  # noqa: ASYNC110 - another process loads
             await asyncio.sleep(0.01)
     health = await backend.health()
     assert health.state == "ready", health.detail
-    yield Subject(backend, "smollm2", config.slots)
+    yield Subject(backend, "smollm2", slots)
     await backend.close()
 
 
@@ -70,11 +85,24 @@ async def remote() -> AsyncIterator[Subject]:
     await asyncio.to_thread(upstream.__exit__)
 
 
-FACTORIES: dict[str, Callable[[], AbstractAsyncContextManager[Subject]]] = {"fake": fake, "gguf": gguf, "remote": remote}
+FACTORIES: dict[str, Callable[[], AbstractAsyncContextManager[Subject]]] = {
+    "fake": fake,
+    "gguf": gguf,
+    "torch": torch,
+    "remote": remote,
+}
 
 
-@pytest.fixture(params=FACTORIES)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=FACTORIES)
 async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+    """One backend for all tests, which leave it idle: an engine takes seconds to start."""
+    async with FACTORIES[request.param]() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=FACTORIES)
+async def own(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+    """A backend that the test may use up."""
     async with FACTORIES[request.param]() as running:
         yield running
 

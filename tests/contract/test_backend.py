@@ -28,6 +28,8 @@ from tests.contract.conftest import Subject
 
 GREEDY = Sampling(temperature=0.0)
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 def ask(subject: Subject, **changes: object) -> GenerateRequest:
     request = GenerateRequest(
@@ -306,17 +308,17 @@ async def test_embeddings_are_unit_vectors_in_order_or_refused(subject: Subject)
     assert embeddings.usage.prompt_tokens > 0
 
 
-async def test_after_close_everything_is_refused_and_closing_again_is_harmless(subject: Subject) -> None:
-    deltas = subject.backend.generate(ask(subject, max_tokens=300))
+async def test_after_close_everything_is_refused_and_closing_again_is_harmless(own: Subject) -> None:
+    deltas = own.backend.generate(ask(own, max_tokens=300))
     await anext(deltas)
-    await subject.backend.close()
+    await own.backend.close()
     with pytest.raises(Unavailable):
         async for _ in deltas:
             pass
-    await subject.backend.close()
+    await own.backend.close()
     with pytest.raises(Unavailable):
-        await play(subject, ask(subject))
-    health = await subject.backend.health()
+        await play(own, ask(own))
+    health = await own.backend.health()
     assert health.state in ("stopped", "failed")
     assert health.running == health.waiting == 0
-    assert await subject.backend.models()
+    assert await own.backend.models()

@@ -10,6 +10,8 @@ import pytest
 from gateway.config_sources.embedded import find_embedded_model
 from tests.e2e.gateway_process import Server, config, running
 
+TORCH_CONTEXT = 512
+
 _LOG_CHARS = 4000
 
 
@@ -43,6 +45,15 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """512 cells for everybody, two slots, a queue of two, and two tenants with the keys `alice` and `bob`."""
     text = config("context = 512", "slots = 2", "queue = 2", "kv_unified = true", "cache_bytes = 6000000")
     with running(tmp_path_factory.mktemp("small"), text, BATON_API_KEY="alice,bob") as gateway:
+        gateway.wait_until_ready()
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def torch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The embedded model on the torch engine, with four slots."""
+    text = config('engine = "torch"', f"context = {TORCH_CONTEXT}", "slots = 4", "max_crashes = 50")
+    with running(tmp_path_factory.mktemp("torch"), text) as gateway:
         gateway.wait_until_ready()
         yield gateway
 

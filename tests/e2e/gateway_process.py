@@ -137,10 +137,17 @@ def running(folder: Path, text: str, **variables: str) -> Iterator[Server]:
     """Run a gateway with this configuration on a free port until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "gateway.toml").write_text(text)
+    with serving(folder, "--config", str(folder / "gateway.toml"), **variables) as server:
+        yield server
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str, **variables: str) -> Iterator[Server]:
+    """Run `baton serve` with these arguments on a free port until the block ends; its log is in `folder`."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
     with (folder / "stderr.txt").open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "serve", "--config", str(folder / "gateway.toml"), "--port", "0"],
+            [sys.executable, "-m", "gateway", "serve", *arguments, "--port", "0"],
             cwd=ROOT,
             env=clean | variables,
             stdout=subprocess.PIPE,

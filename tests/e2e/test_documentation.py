@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from backends.engine.config import EngineConfig
 from backends.remote.config import RemoteConfig
 from edge.config import EdgeConfig
 from gateway.admission.config import AdmissionConfig
@@ -24,7 +25,8 @@ README = (ROOT / "README.md").read_text("utf-8")
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text("utf-8")
 
 
-PAGES = [ROOT / "docs" / "gateway.md"]
+ENGINE = (ROOT / "docs" / "engine.md").read_text("utf-8")
+PAGES = [(ROOT / "docs" / "gateway.md").read_text("utf-8"), ENGINE]
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -80,9 +82,24 @@ def test_configuration_example(tmp_path: Path, text: str) -> None:
     assert [model.slots for model in settings.models.values() if isinstance(model, EdgeConfig)] in ([4], [])
 
 
-@pytest.mark.parametrize("text", [text for page in PAGES for text in blocks("toml", page.read_text("utf-8"))])
+@pytest.mark.parametrize("code", blocks("bash", ENGINE))
+def test_shell_example_of_the_torch_engine(torch_server: Server, tmp_path: Path, code: str) -> None:
+    answer = json.loads(run(torch_server, ["bash", "-euc", at(torch_server, code)], tmp_path))
+    assert answer["object"] in ("chat.completion", "text_completion")
+
+
+def test_metrics_of_the_torch_engine_are_documented(torch_server: Server) -> None:
+    rows = re.findall(r"^\| (`baton_engine_.*?) \|", ENGINE, re.MULTILINE)
+    named = {name.removeprefix("baton_engine").strip("_") for row in rows for name in re.findall(r"`(\w+)`", row)}
+    exported = set(re.findall(r"^baton_engine_(\w+){", torch_server.http.get("/metrics").text, re.MULTILINE))
+    assert exported - {"state", "running", "waiting", "slots", "starts_total", "crashes_total"} == named
+
+
+@pytest.mark.parametrize("text", [text for page in PAGES for text in blocks("toml", page)])
 def test_configuration_in_the_documentation_loads(tmp_path: Path, text: str) -> None:
     (tmp_path / "gateway.toml").write_text(text)
+    for path in re.findall(r'^path = "(.*)"', text, re.MULTILINE):
+        (tmp_path / path).mkdir(parents=True)
     settings = load_settings(tmp_path / "gateway.toml", {"EXAMPLE_API_KEY": "secret"})
     assert settings.models
 
@@ -96,6 +113,7 @@ def documented(heading: str) -> dict[str, str]:
     ("heading", "cls"),
     [
         ('`[models.NAME]` with `engine = "gguf"`', EdgeConfig),
+        ('`[models.NAME]` with `engine = "torch"`', EngineConfig),
         ('`[models.NAME]` with `engine = "remote"`', RemoteConfig),
         ("`[[routes.NAME.deployments]]`", Member),
         ("`[routes.NAME.canary]`", CanaryConfig),

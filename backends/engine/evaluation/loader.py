@@ -28,8 +28,7 @@ class Loader:
 
     def precisions(self, choice: Choice) -> Precisions:
         """What a choice means here. Decoding never crosses over to the prefill weights: those of `decode` are evaluated."""
-        shape = self._source.shape
-        return replace(choose(self._config(choice), shape.hidden, shape.intermediate), crossover=0)
+        return replace(choose(self._config(choice), self._source), crossover=0)
 
     def load(self, choice: Choice) -> Engine:
         """Build an engine for one window. Whoever asks has let go of the engine before, or there are two sets of weights.

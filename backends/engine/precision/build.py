@@ -11,7 +11,8 @@ from backends.engine.weights.source import Int4Blocks, WeightSource
 from kernels.cpu.buffers import Buffers
 
 _GROUPS = {"int4-g32": 32, "int4-g64": 64, "int4-g128": 128}
-_DENSE_KINDS = ("F32", "F16", "BF16")
+DENSE_KINDS = ("F32", "F16", "BF16")
+"""What files call matrices that are not quantised."""
 
 Matrix = torch.Tensor | Rounded | Int4Blocks
 """A matrix in the precision that it is going to have."""
@@ -44,7 +45,7 @@ class LinearBuilder:
 
     def _read(self, name: str) -> Matrix:
         source, precision = self._source, self._precision
-        if precision == "file" and source.kind(name) in _DENSE_KINDS:
+        if precision == "file" and source.kind(name) in DENSE_KINDS:
             precision = "bf16"
         if precision == "file" or precision in _GROUPS:
             blocks = source.int4(name)

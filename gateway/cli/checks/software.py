@@ -1,4 +1,4 @@
-"""Python, the packages, and how llama.cpp was built.
+"""Python, the packages of the gateway and its engines, and how llama.cpp was built.
 
 llama.cpp is loaded in a child process: it is large, and a broken build may crash whoever loads it.
 """
@@ -13,6 +13,7 @@ from gateway.cli.checks.finding import Finding
 _PYTHON_MIN, _PYTHON_MAX = (3, 11), (3, 13)
 _BASE = ("litestar", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus-client")
 _EDGE = ("llama-cpp-python", "llguidance", "jinja2", "numpy", "psutil")
+_ENGINE = ("torch", "numba", "safetensors", "tokenizers", "sentencepiece", "llguidance", "jinja2", "numpy", "psutil")
 _SAFE_JINJA = (3, 1, 6)
 _LOAD_TIMEOUT_S = 60
 _PROBE = "import llama_cpp; print(llama_cpp.llama_print_system_info().decode())"
@@ -30,7 +31,7 @@ def check_python() -> Finding:
 
 
 def check_packages() -> list[Finding]:
-    """Are the packages there that the gateway and the GGUF engine need?"""
+    """Are the packages there that the gateway and its engines need?"""
     base, missing_base = _versions(_BASE)
     edge, missing_edge = _versions(_EDGE)
     findings = [Finding("ok", "gateway packages", base)]
@@ -43,6 +44,13 @@ def check_packages() -> list[Finding]:
         findings.append(Finding("fail", "edge packages", f"jinja2 {version('jinja2')} is too old", fix))
     else:
         findings.append(Finding("ok", "edge packages", edge))
+    engine, missing = _versions(_ENGINE)
+    if missing:
+        # Whoever wants no torch is told nothing that looks like a fault.
+        text = f"missing: {missing}; only models with engine = \"torch\" need them: pip install 'baton-llm[engine]'"
+        findings.append(Finding("ok", "engine packages", text))
+    else:
+        findings.append(Finding("ok", "engine packages", engine))
     return findings
 
 

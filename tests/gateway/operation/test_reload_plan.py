@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from backends.engine.config import EngineConfig
 from backends.fake import FakeModel
 from backends.remote.config import RemoteConfig
 from edge.config import EdgeConfig
@@ -118,3 +119,16 @@ def test_replaced_file_has_another_stamp(tmp_path):
     new.replace(key)
     after = file_stamps(models)
     assert {name for name in models if before[name] != after[name]} == {"r"}
+
+
+def test_replaced_file_in_a_folder_gives_the_folder_another_stamp(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"one")
+    models = {"f": EngineConfig(path=str(folder))}
+    before = file_stamps(models)
+    assert before == file_stamps(models)
+    with (folder / "model.safetensors").open("ab") as file:
+        file.write(b"two")
+    assert file_stamps(models) != before

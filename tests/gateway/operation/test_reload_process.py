@@ -139,6 +139,6 @@ def test_gguf_model_that_a_reload_adds_is_refused_where_several_workers_run(tmp_
         write(tmp_path, config("hi", f'[models.tiny]\npath = "{tmp_path / "tiny.gguf"}"', f"workers = {workers}"))
         response = gateway.client.post("/admin/reload")
         assert response.status_code == 400
-        expected = "would load this GGUF file 2 times" if workers == 2 else "models.tiny: did not start"
+        expected = "would load this model 2 times" if workers == 2 else "models.tiny: did not start"
         assert expected in response.json()["mistakes"][0]
         assert answer(gateway) == "hi"

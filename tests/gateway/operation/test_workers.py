@@ -219,7 +219,7 @@ def test_gguf_models_and_several_workers_exclude_each_other(run_baton, tmp_path)
     result = run_baton("serve", "--model", str(tmp_path / "tiny.gguf"), "--workers", "2", "--port", "0")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        "baton: models.tiny: 2 workers (server.workers) would load this GGUF file 2 times. Serve it by a Baton of its own "
+        "baton: models.tiny: 2 workers (server.workers) would load this model 2 times. Serve it by a Baton of its own "
         'with one worker, and name that one here with engine = "remote"\n'
     )
 

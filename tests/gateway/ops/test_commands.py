@@ -13,12 +13,13 @@ import pytest
 
 from gateway.cli.parser import build_parser
 from gateway.cli.settings import model_name
+from gateway.config_sources.embedded import find_embedded_model
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = '[models.fake]\nengine = "fake"\n'
 
 
-COMMANDS = ("serve", "check-config", "models", "chat", "keys", "doctor")
+COMMANDS = ("serve", "check-config", "models", "chat", "keys", "doctor", "eval", "export")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -104,7 +105,25 @@ def test_models_of_the_command_line_are_named_after_their_files(run_baton, tmp_p
     arguments = [option for name in ("My Model-Q4_K.gguf", "b.gguf") for option in ("--model", str(tmp_path / name))]
     content = json.loads(run_baton("check-config", "--json", "--fake", *arguments).stdout)
     assert list(content["models"]) == ["my-model-q4_k", "b", "fake"]
+    assert {model["engine"] for name, model in content["models"].items() if name != "fake"} == {"gguf"}
     assert model_name("///") == "model"
+
+
+def test_engine_of_the_command_line_is_torch_for_folders_and_as_told_for_files(run_baton, tmp_path):
+    (tmp_path / "Qwen3-0.6B").mkdir()
+    (tmp_path / "b.gguf").write_bytes(b"GGUF")
+    folder, file = str(tmp_path / "Qwen3-0.6B"), str(tmp_path / "b.gguf")
+    engines = [
+        {name: model["engine"] for name, model in json.loads(run_baton(*arguments).stdout)["models"].items()}
+        for arguments in (
+            ("check-config", "--json", "--model", folder + "/", "--model", file),
+            ("check-config", "--json", "--engine", "torch", "--model", file),
+        )
+    ]
+    assert engines == [{"qwen3-0.6b": "torch", "b": "gguf"}, {"b": "torch"}]
+    refused = run_baton("check-config", "--engine", "gguf", "--model", folder)
+    assert refused.returncode == 1
+    assert "is a folder" in refused.stderr
 
 
 def test_models_lists_a_configuration_and_a_running_server(run_baton, tmp_path, start):
@@ -188,7 +207,7 @@ def test_doctor_reports_every_subject_and_succeeds(run_baton, tmp_path):
     assert result.returncode == 0
     subjects = re.findall(r"^(?:ok|warn|fail) +([\w. ]+):", result.stdout, re.MULTILINE)
     assert subjects == [
-        *("python", "gateway packages", "edge packages", "llama.cpp", "cpu", "cores", "limits"),
+        *("python", "gateway packages", "edge packages", "engine packages", "llama.cpp", "cpu", "cores", "limits"),
         *("model fake", "memory", "database", "port"),
     ]
 
@@ -199,6 +218,21 @@ def test_doctor_fails_on_a_file_that_is_no_model_and_says_what_to_do(run_baton, 
     result = run_baton("doctor", "--model", str(file))
     assert result.returncode == 1
     assert re.search(r"^fail +model broken: .* is no GGUF file\n +-> ", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "content"), [("config.json", "{}"), ("readme.txt", "")])
+def test_doctor_reads_the_headers_of_what_the_torch_engine_shall_serve(run_baton, tmp_path, name, content):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / name).write_text(content)
+    result = run_baton("doctor", "--model", str(tmp_path / "broken"))
+    assert result.returncode == 1
+    assert re.search(r"^fail +model broken: .*\n +-> ", result.stdout, re.MULTILINE)
+    assert "Traceback" not in result.stderr
+
+
+def test_doctor_knows_the_size_of_a_model_for_the_torch_engine(run_baton):
+    result = run_baton("doctor", "--engine", "torch", "--model", str(find_embedded_model()))
+    assert re.search(r"^ok +model smollm2-135m-instruct.q4_1: .*\(9\d MiB, llama\)$", result.stdout, re.MULTILINE)
 
 
 def test_doctor_reports_a_broken_configuration(run_baton, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.engine.config import EngineConfig
 from backends.fake import FakeModel
 from edge.config import EdgeConfig
 from gateway.config import is_loopback, load_settings
@@ -158,8 +159,53 @@ def test_model_path_is_relative_to_the_file(tmp_path):
     assert settings.models == {"tiny": EdgeConfig(path=str(tmp_path / "tiny.gguf"), slots=2)}
 
 
-def test_missing_model_file_is_an_error(tmp_path):
-    assert "there is no file" in errors_of(tmp_path, '[models.tiny]\npath = "tiny.gguf"')[0]
+def test_torch_engine_takes_files_and_folders(tmp_path):
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    (tmp_path / "folder").mkdir()
+    text = (
+        '[models.file]\nengine = "torch"\npath = "tiny.gguf"\n[models.folder]\nengine = "torch"\npath = "folder"\nkv = "int8"'
+    )
+    assert load(tmp_path, text).models == {
+        "file": EngineConfig(path=str(tmp_path / "tiny.gguf")),
+        "folder": EngineConfig(path=str(tmp_path / "folder"), kv="int8"),
+    }
+
+
+@pytest.mark.parametrize("engine", ["gguf", "torch"])
+def test_missing_model_file_is_an_error(tmp_path, engine):
+    text = f'[models.tiny]\nengine = "{engine}"\npath = "tiny.gguf"'
+    assert errors_of(tmp_path, text) == (f"models.tiny.path: there is no file {tmp_path / 'tiny.gguf'}",)
+
+
+def test_folder_for_llama_cpp_is_an_error_that_names_the_engine_for_it(tmp_path):
+    assert 'engine = "torch"' in errors_of(tmp_path, f'[models.tiny]\npath = "{tmp_path}"')[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("context = 1", "context is 1 token"),
+        ("step_tokens = 64", "step_tokens: Expected `int` >= 128"),
+        ('decode = "int4"', "decode: Invalid enum value"),
+        ("block = 2", "block: Expected `int` >= 4"),
+        ("cache_bytes = 1", "cache_bytes: unknown key"),
+    ],
+)
+def test_setting_that_the_torch_engine_cannot_use_is_an_error(tmp_path, setting, says):
+    (error,) = errors_of(tmp_path, f'[models.tiny]\nengine = "torch"\npath = "{tmp_path}"\n{setting}')
+    assert says in error
+
+
+def test_steps_must_be_larger_than_the_slots():
+    with pytest.raises(ValueError, match="step_tokens is 60, must be more than the 64 slots"):
+        EngineConfig(path="x", slots=64, step_tokens=60)
+
+
+@pytest.mark.parametrize("engine", ["gguf", "torch"])
+def test_model_of_our_own_engines_is_not_loaded_by_several_workers(tmp_path, engine):
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    text = f'[server]\nworkers = 2\n[models.tiny]\nengine = "{engine}"\npath = "tiny.gguf"'
+    assert "would load this model 2 times" in errors_of(tmp_path, text)[0]
 
 
 def test_origin_that_no_browser_sends_is_an_error(tmp_path):

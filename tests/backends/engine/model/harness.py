@@ -3,7 +3,7 @@
 Memory of the cache that nobody has written yet, or that was given back, is NaN: whoever reads it answers with an error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,7 +52,7 @@ class Loaded:
 def load(path: Path, crossover: int | None = None, **settings: Any) -> Loaded:
     """Load a model in the precisions of `EngineConfig`; `crossover` replaces the one that would be measured."""
     source = open_source(path)
-    precisions = choose(EngineConfig(path=str(path), **settings), source.shape.hidden, source.shape.intermediate)
+    precisions = choose(EngineConfig(path=str(path), **settings), source)
     if crossover is not None:
         precisions = replace(precisions, crossover=crossover)
     with torch.inference_mode():
@@ -78,32 +78,38 @@ class Harness:
         assert not any(isinstance(event, Broken) for event in events), "a logit is not finite"
 
     def begin(
-        self, prompt: Many[int], new: int, n: int = 1, sampling: Sampling = GREEDY, *, score: bool = False
+        self,
+        prompt: Many[int],
+        new: int,
+        *,
+        choices: Iterable[int] = (0,),
+        sampling: Sampling = GREEDY,
+        score: bool = False,
     ) -> list[Sequence]:
-        """Submit the choices of one request; with `score` the logits of all its prompt are wanted."""
-        choices = []
-        for index in range(n):
-            tokens = list(prompt)
-            work = Work(
+        """Submit choices of one request, by their indices; with `score` the logits of all the prompt are wanted."""
+        begun = [self._sequence(prompt, new, index, sampling, score) for index in choices]
+        for sequence in begun:
+            self.scheduler.submit(sequence)
+        self._requests += 1
+        return begun
+
+    def _sequence(self, prompt: Many[int], new: int, index: int, sampling: Sampling, score: bool) -> Sequence:
+        tokens = list(prompt)
+        return Sequence(
+            request=self._requests,
+            index=index,
+            tenant="",
+            tokens=tokens,
+            num_prompt=len(tokens),
+            all_logits=score,
+            work=Work(
                 row=RowState(sampling, tokens, index, logprobs=0 if score else None),
                 max_new=new,
                 limit=self.engine.limit,
                 end_tokens=frozenset(),
                 drafter=Drafter(frozenset(), self._config.draft_tokens) if self._config.draft_tokens else None,
-            )
-            sequence = Sequence(
-                request=self._requests,
-                index=index,
-                tenant="",
-                tokens=tokens,
-                num_prompt=len(tokens),
-                all_logits=score,
-                work=work,
-            )
-            self.scheduler.submit(sequence)
-            choices.append(sequence)
-        self._requests += 1
-        return choices
+            ),
+        )
 
     @torch.inference_mode()
     def step(self) -> bool:
@@ -119,11 +125,13 @@ class Harness:
         while self.step():
             pass
 
-    def generate(self, *prompts: Many[int], new: int, n: int = 1, sampling: Sampling = GREEDY) -> list[list[int]]:
+    def generate(
+        self, *prompts: Many[int], new: int, choices: Iterable[int] = (0,), sampling: Sampling = GREEDY
+    ) -> list[list[int]]:
         """Answer prompts, all at once; the answers of all their choices, one after the other."""
-        sequences = [sequence for prompt in prompts for sequence in self.begin(prompt, new, n, sampling)]
+        begun = [self.begin(prompt, new, choices=choices, sampling=sampling) for prompt in prompts]
         self.run()
-        return [sequence.tokens[sequence.num_prompt :] for sequence in sequences]
+        return [answer(sequence) for sequences in begun for sequence in sequences]
 
     @torch.inference_mode()
     def logits(self, tokens: Many[int], num_prompt: int = 0, every: int = 1) -> Iterator[tuple[list[int], torch.Tensor]]:
@@ -170,3 +178,8 @@ class Harness:
             fresh = sorted(free - poisoned)
             (memory.cache if memory.scales is None else memory.scales)[fresh] = torch.nan
             self._poisoned[number] = free
+
+
+def answer(sequence: Sequence) -> list[int]:
+    """The tokens generated so far."""
+    return sequence.tokens[sequence.num_prompt :]

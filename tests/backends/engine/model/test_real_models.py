@@ -2,7 +2,7 @@
 
 transformers computes the angles of positions in float32, and that is most of what it differs by: measured against float64 with
 exact angles over 1,600 tokens, the largest error of a logit of ours is 9e-5 (SmolLM2) and 7e-4 (Gemma 3), and of its 4e-4 and
-6e-3. llama.cpp rounds activations to 8 bits.
+6e-3. llama.cpp looks GELU up in a table of 16-bit floats.
 """
 
 import logging
@@ -18,13 +18,13 @@ from backends.engine.export import ExportOptions, export_folder
 from backends.engine.tokenizers.load import load_tokenizer
 from backends.engine.weights.gguf_source import GgufSource
 from tests.backends.engine.model.harness import EXACT, load
-from tests.backends.engine.model.llama_logits import llama_logits
+from tests.backends.engine.model.llama_logits import llama_logits, write_in_float32
 from tests.models import SMOLLM2, gemma3
 
 log = logging.getLogger("tests.engine")
 
 ROOT = Path(__file__).resolve().parents[4]
-DECODED = 48
+DECODED = 32
 CROSSOVER = 8
 
 
@@ -109,12 +109,12 @@ def figures_of(path: Path, folder: Path, length: int, every: int) -> Figures:
     reference = Transformers(path, folder, tokens)
     settings = {"context": length + 8, "slots": 1, "step_tokens": 512}
     exact, default = load(path, **EXACT).engine(**settings), load(path, crossover=CROSSOVER).engine(**settings)
-    with llama_logits(path, length) as llama:
+    with llama_logits(write_in_float32(path, folder.with_suffix(".gguf")), tokens) as llama:
         both = zip(exact.logits(tokens, num_prompt, every), default.logits(tokens, num_prompt, every), strict=True)
         for (wanted, ours), (same, rounded) in both:
             assert wanted == same
             figures.transformers.add(ours, reference.behind(wanted))
-            figures.llama.add(ours, llama.behind(tokens, wanted))
+            figures.llama.add(ours, llama.behind(wanted))
             (figures.default_prompt if wanted[0] < num_prompt else figures.default_decoded).add(rounded, ours)
     for name in ("transformers", "llama", "default_prompt", "default_decoded"):
         log.info("%s %s, %s", path.name, name, getattr(figures, name))
@@ -128,7 +128,7 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Figures:
 
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory: pytest.TempPathFactory) -> Figures:
-    return figures_of(gemma3(), tmp_path_factory.mktemp("gemma") / "model", 1600, every=5)
+    return figures_of(gemma3(), tmp_path_factory.mktemp("gemma") / "model", 1600, every=10)
 
 
 def test_smollm2_computes_what_transformers_does(smollm2: Figures) -> None:
@@ -137,30 +137,32 @@ def test_smollm2_computes_what_transformers_does(smollm2: Figures) -> None:
     assert smollm2.transformers.agreement > 0.999
 
 
-def test_smollm2_agrees_with_llama(smollm2: Figures) -> None:
-    assert smollm2.llama.positions >= 2000
-    assert smollm2.llama.agreement >= 0.98
-    assert smollm2.llama.mean_divergence < 2e-3
+def test_smollm2_computes_what_llama_does(smollm2: Figures) -> None:
+    assert smollm2.llama.positions > 2000
+    assert smollm2.llama.worst < 5e-3
+    assert smollm2.llama.agreement > 0.999
+    assert smollm2.llama.mean_divergence < 1e-7
 
 
 def test_smollm2_loses_little_by_default(smollm2: Figures) -> None:
     assert smollm2.default_prompt.agreement >= 0.98
-    assert smollm2.default_prompt.mean_divergence < 2e-3
-    assert smollm2.default_decoded.mean_divergence < 1e-2
+    assert smollm2.default_prompt.mean_divergence < 1e-3
+    assert smollm2.default_decoded.mean_divergence < 2e-3
 
 
 def test_gemma3_computes_what_transformers_does(gemma: Figures) -> None:
-    assert gemma.transformers.worst < 2e-2
+    assert gemma.transformers.worst < 1e-2
     assert gemma.transformers.mean < 5e-5
-    assert gemma.transformers.agreement > 0.996
+    assert gemma.transformers.agreement > 0.99
 
 
-def test_gemma3_agrees_with_llama(gemma: Figures) -> None:
-    assert gemma.llama.agreement >= 0.97
-    assert gemma.llama.mean_divergence < 5e-3
+def test_gemma3_computes_what_llama_does(gemma: Figures) -> None:
+    assert gemma.llama.worst < 0.1
+    assert gemma.llama.agreement > 0.98
+    assert gemma.llama.mean_divergence < 5e-6
 
 
 def test_gemma3_loses_little_by_default(gemma: Figures) -> None:
     assert gemma.default_prompt.agreement >= 0.97
-    assert gemma.default_prompt.mean_divergence < 5e-3
-    assert gemma.default_decoded.mean_divergence < 2e-2
+    assert gemma.default_prompt.mean_divergence < 1e-3
+    assert gemma.default_decoded.mean_divergence < 1e-2
