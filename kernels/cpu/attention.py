@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 import torch
+from torch.nn import functional as F
 
 from kernels.batch import AttentionShape, DecodeBatch, KvPool, LayerPlace, PrefillChunk
 from kernels.cpu.buffers import Buffers
 from kernels.cpu.decode_attention import DecodeAttention
 from kernels.cpu.launch import Launch, encoded
 from kernels.cpu.prefill_attention import PrefillAttention
+from kernels.cpu.prefill_kernel import KEYS
 from kernels.cpu.rope import rope_store_bf16, rope_store_bf16_int8, rope_store_f32, rope_store_f32_int8
 from kernels.reference import read
 
@@ -135,11 +137,15 @@ class CpuPrefill:
         return self._out
 
     def _attend_int8(self, pool: KvPool, place: LayerPlace, chunk: PrefillChunk, q: torch.Tensor, out: torch.Tensor) -> None:
-        """Widen what the chunk sees into one long block, and attend to that."""
+        """Widen what the chunk sees into one long block, and attend to that.
+
+        The block begins where a tile of keys does: sums are cut at the same places wherever a chunk begins.
+        """
         end = chunk.start + chunk.count
         first = max(0, chunk.start - pool.window + 1) // pool.block * pool.block if pool.window else 0
         keys, values = read(pool, place.index, chunk.tables[place.pool], first, end)
-        widened = torch.stack([keys, values]).to(self._out.dtype)[None, None]
+        origin = first // KEYS * KEYS
+        widened = F.pad(torch.stack([keys, values]), (0, 0, 0, 0, first - origin, 0)).to(self._out.dtype)[None, None]
         table = torch.zeros(1, dtype=torch.int64)
-        start = chunk.start - first
+        start = chunk.start - origin
         self._attention(widened)(q.data_ptr(), out.data_ptr(), table.data_ptr(), start, chunk.count, 0, pool.window)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kernels.cpu.lanes import load_some, minimum, quotient, store_some
-from kernels.cpu.launch import device, kernel, thread
+from kernels.cpu.launch import device, inlined, kernel, thread
 from kernels.cpu.numbers import floats_at, halves_at
 from kernels.cpu.vectors import LANES, every, exp2, load_vector, store_vector
 
@@ -23,7 +23,7 @@ def _product(x: Any, up: Any, gelu: Any) -> Any:
     return quotient(x * up, every(_ONE) + exp2(floats_at(0), minimum(exponent, every(_HIGHEST))))
 
 
-@device
+@inlined
 def _gated(a: Any, source: Any, out: Any) -> None:
     """Arguments: threads, gate and up, out, rows, columns of the output, 1 for GELU or 0 for SiLU."""
     rows, columns, gelu = a[3], a[4], a[5] != 0

@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import overload
 
 from kernels.cpu.lanes import load_lanes
-from kernels.cpu.launch import device, kernel, thread
+from kernels.cpu.launch import device, inlined, kernel, thread
 from kernels.cpu.numbers import bytes_at, floats_at, halves_at, load
 from kernels.cpu.vectors import LANES, every, load_vector, total
 
@@ -71,7 +71,7 @@ def _four_rows(x: Any, rows: Any, weights: Any, scales: Any, start: Any, columns
     )
 
 
-@device
+@inlined
 def _logits(a: Any, weights: Any) -> None:
     """Arguments: threads, x (float32), weights, scales, logits, rows, vocabulary, columns."""
     rows, vocab, columns = a[5], a[6], a[7]

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from kernels.cpu.codes import to_codes
-from kernels.cpu.launch import device, kernel, thread
+from kernels.cpu.launch import inlined, kernel, thread
 from kernels.cpu.numbers import bytes_at, floats_at, halves_at, ints_at, store
 
 
-@device
+@inlined
 def _quantise(a: Any, source: Any) -> None:
     """Arguments: threads, source, codes, scales, rows, columns. Symmetric, one scale per row, the largest becomes 127."""
     rows, columns, scales = a[4], a[5], floats_at(a[3])
@@ -17,7 +17,7 @@ def _quantise(a: Any, source: Any) -> None:
         scales[row] = to_codes(source, row * columns, bytes_at(a[2]), row * columns, columns)
 
 
-@device
+@inlined
 def _dequantise(a: Any, out: Any) -> None:
     """Arguments: threads, sums (int32), row scales, column scales, bias or 0, out, rows, columns."""
     rows, columns = a[6], a[7]

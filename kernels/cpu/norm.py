@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from kernels.cpu.launch import device, kernel, thread
+from kernels.cpu.launch import inlined, kernel, thread
 from kernels.cpu.numbers import double_of_bits, floats_at, halves_at, load, store
 
 
-@device
+@inlined
 def _add_norm(a: Any, delta: Any, out: Any) -> None:
     """Arguments: threads, residual, delta or 0, post weight or 0, weight, out, rows, columns, epsilon."""
     rows, columns = a[6], a[7]

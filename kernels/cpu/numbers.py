@@ -1,15 +1,11 @@
-"""Numbers inside CPU kernels: pointers from addresses, bfloat16, and an exponential that LLVM can vectorise."""
+"""Numbers inside CPU kernels: pointers from addresses, and bfloat16."""
 
 from typing import Any
 
 import numba
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
-
-Float = np.float32
-_LOG2_E = np.float32(1.4426950408889634)
 
 
 def _reinterpreted(source: Any, target: Any, llvm: Any) -> Any:
@@ -42,16 +38,6 @@ halves_at = _pointer_to(types.uint16, ir.IntType(16))
 bytes_at = _pointer_to(types.int8, ir.IntType(8))
 ints_at = _pointer_to(types.int32, ir.IntType(32))
 longs_at = _pointer_to(types.int64, ir.IntType(64))
-
-
-@intrinsic
-def nearest(context: Any, value: Any) -> Any:
-    """Round float32 to the nearest integer, ties to even."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.call(builder.module.declare_intrinsic("llvm.nearbyint", [ir.FloatType()]), arguments)
-
-    return types.float32(types.float32), generate
 
 
 @numba.njit
@@ -99,24 +85,3 @@ def _store(pointer: Any, index: Any, value: Any) -> Any:
         pointer[index] = value
 
     return exact
-
-
-@numba.njit
-def exp(x: Any) -> Any:
-    """e to the x in float32: 0 below -87, and what it is at 88 above that. Relative error below 5e-6 at the ends, 3e-7 near 0.
-
-    2^n by the exponent bits, the rest by the Taylor polynomial of degree 6 on [-ln 2 / 2, ln 2 / 2].
-    """
-    y = min(max(x, np.float32(-87.3)), np.float32(88)) * _LOG2_E
-    n = nearest(y)
-    f = (y - n) * np.float32(0.6931471805599453)
-    p = np.float32(1.0 / 720)
-    p = p * f + np.float32(1.0 / 120)
-    p = p * f + np.float32(1.0 / 24)
-    p = p * f + np.float32(1.0 / 6)
-    p = p * f + np.float32(0.5)
-    p = p * f + np.float32(1.0)
-    p = p * f + np.float32(1.0)
-    scale = float_of_bits((numba.uint32(numba.int32(n)) + numba.uint32(127)) << numba.uint32(23))
-    result = p * scale
-    return result if x > np.float32(-87.3) else np.float32(0)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernels.cpu.cache import write_head
-from kernels.cpu.launch import device, kernel, thread
+from kernels.cpu.launch import device, inlined, kernel, thread
 from kernels.cpu.numbers import bytes_at, double_of_bits, floats_at, halves_at, load, longs_at, store
 
 
@@ -30,7 +30,7 @@ def _normed_and_rotated(
         store(data, first + half + i, high * c + low * s)
 
 
-@device
+@inlined
 def _rope_store(a: Any, data: Any, cache: Any) -> None:
     """Arguments: threads, qkv, cache, scales, positions, places, angles, q weight, k weight, rows, stride, heads, kv heads,
     head_dim, key offset, value offset, epsilon. Places count numbers from the cache's beginning; below 0 is nowhere.

@@ -64,9 +64,13 @@ def test_tensors_live_as_long_as_their_launch() -> None:
 
 def test_without_libgomp_kernels_run_on_the_calling_thread() -> None:
     script = """
+import ctypes
+import llvmlite.binding
 import torch
 torch.__file__ = "/nowhere/torch/__init__.py"
 import test_launch_cpu as tests
+from kernels.cpu.launch import _NO_BARRIER
+assert llvmlite.binding.address_of_symbol("GOMP_barrier") == ctypes.cast(_NO_BARRIER, ctypes.c_void_p).value
 names, total = torch.zeros(8, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
 tests.Launch(tests.signed_list, names, total, threads=4)()
 assert (names.tolist(), total.item()) == ([1, *[0] * 7], 1), names

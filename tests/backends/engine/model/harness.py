@@ -105,7 +105,7 @@ class Harness:
             work=Work(
                 row=RowState(sampling, tokens, index, logprobs=0 if score else None),
                 max_new=new,
-                limit=self.engine.limit,
+                limit=min(self.engine.limit, self.scheduler.max_tokens),
                 end_tokens=frozenset(),
                 drafter=Drafter(frozenset(), self._config.draft_tokens) if self._config.draft_tokens else None,
             ),
