@@ -8,9 +8,11 @@ the calling thread.
 """
 
 import ctypes
+import hashlib
+import os
 import struct
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +66,34 @@ inlined = numba.njit(inline="always")
 """Put a function into those that call it before they are compiled: what it calls is not compiled once more on its own."""
 
 
+@cache
+def _keeps_machine_code() -> bool:
+    """Give numba a folder for exactly these sources: it looks for changes in a kernel's own file, not in what that calls.
+
+    The folder is in `NUMBA_CACHE_DIR`, else in the user's cache; says whether it can be written.
+    """
+    sources = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        sources.update(file.read_bytes())
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baton" / "kernels"
+    folder = Path(numba.config.CACHE_DIR or users) / sources.hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    numba.config.CACHE_DIR = str(folder)
+    return os.access(folder, os.W_OK)
+
+
 class Kernel:
-    """A function that is compiled when it is first needed, or loaded from numba's cache on disk."""
+    """A function that is compiled when it is first needed, or loaded from the cache on disk."""
 
     def __init__(self, function: Callable[[Any], None]) -> None:
         self._function = function
 
     @cached_property
     def _compiled(self) -> Any:
-        return numba.cfunc(ENTRY, cache=True, **_FLAGS)(self._function)
+        return numba.cfunc(ENTRY, cache=_keeps_machine_code(), **_FLAGS)(self._function)
 
     @cached_property
     def address(self) -> int:

@@ -4,13 +4,12 @@ The bits of a row are the same for any number of threads and for any chunking of
 weights are rounded to it before they meet the values; all else is float32.
 """
 
-import functools
 import itertools
 import math
 
 import torch
 
-from kernels.cpu.launch import Launch, kernel
+from kernels.cpu.launch import Launch
 from kernels.cpu.prefill_kernel import KEYS, attend_bf16, attend_bf16_widened, attend_f32
 from kernels.cpu.tiles import ROWS
 from kernels.cpu.vectors import HAS_BF16, LANES
@@ -21,7 +20,6 @@ _LINE = 64  # bytes
 _PER_CHUNK = slice(1, 11)
 
 _ENTRIES = {(4, 4): attend_f32, (2, 4): attend_bf16_widened, (2, 2): attend_bf16}  # bytes in the cache, bytes in a tile
-_compiled = functools.cache(kernel)  # when first needed: each takes seconds, unless numba's cache on disk has it
 
 
 def _rows(group: int) -> int:
@@ -94,7 +92,7 @@ class PrefillAttention:
         self._cache, self._scratch = cache, scratch
         self._kv_heads, self._threads, self._most = kv_heads, threads, max(_MOST_ROWS // group, 1)
         self._launch = Launch(
-            _compiled(_ENTRIES[number, size]),
+            _ENTRIES[number, size],
             *[0] * (_PER_CHUNK.stop - _PER_CHUNK.start),
             *(query_stride * number, cache.stride(0) * number, cache.stride(3) * number, cache.stride(4) * number),
             *(block, kv_heads, group, head_dim, size),

@@ -11,13 +11,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from kernels.cpu.launch import device, thread
+from kernels.cpu.launch import device, inlined, kernel, thread
 from kernels.cpu.numbers import double_of_bits, floats_at, halves_at, longs_at
 from kernels.cpu.packing import WORDS, pack_columns, pack_two_rows, pointer_like
 from kernels.cpu.tiles import ROWS, multiply
@@ -37,9 +36,6 @@ _FACTOR, _SOFTCAP, _SCALE, _SCRATCH, _SCRATCH_STRIDE, _PLACES = range(20, 26)
 # Where a thread has what, in bytes from the beginning of its scratch.
 _SCORES, _WEIGHTS, _SCALES, _K_ROWS, _V_ROWS, _ZEROS = range(_PLACES, _PLACES + 6)
 _K_TILE, _V_TILE, _LEFT, _SUMS, _NORMS, _BEST = range(_PLACES + 6, _PLACES + 12)
-
-# Functions with calls in them are inlined before they are compiled, so that what they call is not compiled once more for each.
-_inlined: Any = numba.njit(inline="always")
 
 
 @intrinsic
@@ -165,7 +161,7 @@ def _product(like: Any, left: Any, right: Any, out: Any, vectors: Any, steps: An
     multiply(like, left, right, out, vectors, steps, scales)
 
 
-@_inlined
+@inlined
 def _attend_strip(a: Any, base: Any, like: Any, strip: Any, query: Any) -> None:
     """Let a strip see a tile. Positions count from the first key of the tile; the task's first query is at `query`."""
     group, columns, size = a[_GROUP], a[_HEAD_DIM], a[_SIZE]
@@ -193,7 +189,7 @@ def _attend_strip(a: Any, base: Any, like: Any, strip: Any, query: Any) -> None:
         _product(like, weights, values, sums, columns // LANES, ((end - low) * size + 3) // 4, base + a[_SCALES])
 
 
-@_inlined
+@inlined
 def _attend(a: Any, source: Any, like: Any) -> None:
     """Do tasks until none is left. `source` points to what the cache holds, `like` to what tiles hold."""
     base = a[_SCRATCH] + thread() * a[_SCRATCH_STRIDE]
@@ -219,16 +215,19 @@ def _attend(a: Any, source: Any, like: Any) -> None:
         task = _next_task(a)
 
 
+@kernel
 def attend_f32(a: Any) -> None:
     """Everything is float32."""
     _attend(a, floats_at(0), floats_at(0))
 
 
+@kernel
 def attend_bf16(a: Any) -> None:
     """The cache and the tiles are bfloat16. Only where HAS_BF16."""
     _attend(a, halves_at(0), halves_at(0))
 
 
+@kernel
 def attend_bf16_widened(a: Any) -> None:
     """The cache is bfloat16, the tiles are float32."""
     _attend(a, halves_at(0), floats_at(0))

@@ -1,6 +1,5 @@
 """The program of an evaluation: `python -m backends.engine.jobs.evaluate JSON`."""
 
-import os
 from pathlib import Path
 
 from backends.child.cpu import usable_threads
@@ -16,7 +15,6 @@ def _evaluate(job: EvaluationJob, tell: Tell) -> Report:
     # What is wrong with the files is known before torch is loaded.
     take_inventory(path)
     texts = read_texts(job.texts) if job.texts else builtin_texts()
-    os.environ.setdefault("NUMBA_CACHE_DIR", os.path.expanduser("~/.cache/baton/kernels"))
     from backends.engine.evaluation.evaluate import evaluate
 
     return evaluate(

@@ -49,7 +49,7 @@ class DenseWords:
         if rows > _ROWS_FOR_A_KERNEL:
             return _in_slices(x, vocab, lambda first, end: self._weight[first:end].float())
         out = torch.empty(rows, vocab)
-        Launch(head_bf16, x, self._weight, None, out, rows, vocab, columns, 0, None, threads=self._threads)()
+        Launch(head_bf16, x, self._weight, None, out, rows, vocab, columns, threads=self._threads)()
         return out
 
 
@@ -60,7 +60,6 @@ class Int8Words:
 
     def __init__(self, codes: torch.Tensor, scales: torch.Tensor, threads: int) -> None:
         self._codes, self._scales, self._threads = codes.contiguous(), scales.contiguous(), threads
-        self._scratch = torch.empty(threads * codes.shape[1])
         self.nbytes = codes.nbytes + scales.nbytes
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
@@ -74,11 +73,7 @@ class Int8Words:
         if rows > _ROWS_FOR_A_KERNEL:
             return _in_slices(x, vocab, lambda first, end: self.rows(torch.arange(first, end)))
         out = torch.empty(rows, vocab)
-        Launch(
-            head_int8,
-            *(x, self._codes, self._scales, out, rows, vocab, columns, _GROUP, self._scratch),
-            threads=self._threads,
-        )()
+        Launch(head_int8, x, self._codes, self._scales, out, rows, vocab, columns, threads=self._threads)()
         return out
 
 
