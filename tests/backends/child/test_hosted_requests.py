@@ -201,4 +201,4 @@ async def test_200_aborted_streams_leave_nothing(start) -> None:
     assert (len(in_flight), in_flight.choices) == (0, 0)
     del stream, streams
     gc.collect()
-    assert [thing for thing in gc.get_objects() if isinstance(thing, Mailbox)] == []
+    assert [thing for thing in gc.get_objects() if type(thing) is Mailbox] == []
