@@ -11,6 +11,7 @@ from kernels.cpu.launch import Launch
 
 _ROWS_FOR_A_KERNEL = 32
 _WORDS_AT_ONCE = 8192
+_WORDS_ROUNDED_AT_ONCE = 1024
 _GROUP = 32
 
 
@@ -88,10 +89,20 @@ def read_words(source: WeightSource, name: str, precision: str, threads: int) ->
         return Int8Words(blocks.codes, blocks.scales, threads)
     weight = source.dense(name)
     if precision == "int8" and weight.shape[1] % _GROUP == 0:
-        grouped = weight.float().view(len(weight), -1, _GROUP)
-        scales = grouped.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny) / 127
-        return Int8Words((grouped / scales[..., None]).round_().to(torch.int8).flatten(-2), scales, threads)
+        return Int8Words(*_rounded(weight), threads)
     return DenseWords(weight.to(torch.float32 if precision == "fp32" else torch.bfloat16), threads)
+
+
+def _rounded(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Round groups of columns to 8 bits, some words after the other: a vocabulary in float32 may be larger than the model."""
+    codes = torch.empty(weight.shape, dtype=torch.int8)
+    scales = torch.empty(len(weight), weight.shape[1] // _GROUP)
+    for first in range(0, len(weight), _WORDS_ROUNDED_AT_ONCE):
+        rows = slice(first, first + _WORDS_ROUNDED_AT_ONCE)
+        grouped = weight[rows].float().view(-1, scales.shape[1], _GROUP)
+        scales[rows] = grouped.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny) / 127
+        codes[rows] = (grouped / scales[rows, :, None]).round_().flatten(-2)
+    return codes, scales
 
 
 def _in_slices(x: torch.Tensor, vocab: int, widened: Callable[[int, int], torch.Tensor]) -> torch.Tensor:

@@ -31,7 +31,7 @@ EXACT: dict[str, Any] = {"prefill": "fp32", "decode": "fp32", "head": "fp32", "k
 """Settings with which everything is float32."""
 
 GREEDY = Sampling(temperature=0)
-_LOGITS_AT_ONCE = 64
+_LOGITS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)

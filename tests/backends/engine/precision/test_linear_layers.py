@@ -24,8 +24,8 @@ def numbers(seed: int, *shape: int) -> torch.Tensor:
 
 def meant(blocks: Int4Blocks) -> torch.Tensor:
     """The matrix that blocks stand for."""
-    codes = blocks.codes.float().unflatten(-1, (-1, blocks.group))
-    return (codes * blocks.scales[..., None] + blocks.minima[..., None]).flatten(-2)
+    scales, minima = (part.repeat_interleave(blocks.group, 1) for part in (blocks.scales, blocks.minima))
+    return blocks.codes * scales + minima
 
 
 def error(found: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> float:
