@@ -36,6 +36,7 @@ double_of_bits = _reinterpreted(types.int64, types.float64, ir.DoubleType())
 floats_at = _pointer_to(types.float32, ir.FloatType())
 halves_at = _pointer_to(types.uint16, ir.IntType(16))
 bytes_at = _pointer_to(types.int8, ir.IntType(8))
+nibbles_at = _pointer_to(types.uint8, ir.IntType(8))
 ints_at = _pointer_to(types.int32, ir.IntType(32))
 longs_at = _pointer_to(types.int64, ir.IntType(64))
 

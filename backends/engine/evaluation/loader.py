@@ -1,7 +1,5 @@
 """Loads a model in one choice of precisions after the other."""
 
-from dataclasses import replace
-
 import torch
 
 from backends.engine.build import Engine, build_engine
@@ -27,8 +25,8 @@ class Loader:
         self._kept: tuple[Precisions, ModelWeights] | None = None
 
     def precisions(self, choice: Choice) -> Precisions:
-        """What a choice means here. Decoding never crosses over to the prefill weights: those of `decode` are evaluated."""
-        return replace(choose(self._config(choice), self._source), crossover=0)
+        """What a choice means here."""
+        return choose(self._config(choice), self._source)
 
     def load(self, choice: Choice) -> Engine:
         """Build an engine for one window. Whoever asks has let go of the engine before, or there are two sets of weights.

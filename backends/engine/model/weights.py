@@ -7,7 +7,7 @@ import torch
 
 from backends.engine.model.head import Words, read_words
 from backends.engine.precision.build import LinearBuilder
-from backends.engine.precision.linear import Linear, Switched
+from backends.engine.precision.linear import Linear
 from backends.engine.precision.precisions import Precisions
 from backends.engine.weights.source import WeightSource
 from kernels.cpu.buffers import Buffers
@@ -82,13 +82,9 @@ def load_weights(
     norms, prefill_layers, decode_layers = [], [], []
     for i in range(len(shape.layers)):
         norms.append(_norms(source, i))
-        one = _products(decode, i, shape.qkv_bias)
+        decode_layers.append(_products(decode, i, shape.qkv_bias))
         if prefill is not None:
-            many = _products(prefill, i, shape.qkv_bias)
-            prefill_layers.append(many)
-            if precisions.crossover:
-                one = _switched(one, many, precisions.crossover)
-        decode_layers.append(one)
+            prefill_layers.append(_products(prefill, i, shape.qkv_bias))
         progress(i + 1, len(shape.layers))
     embed = read_words(source, "embed", precisions.head, threads)
     return ModelWeights(
@@ -127,15 +123,6 @@ def _products(builder: LinearBuilder, i: int, qkv_bias: bool) -> LayerProducts:
         o=builder.build([names["o"]]),
         gate_up=builder.build([names["gate"], names["up"]]),
         down=builder.build([names["down"]]),
-    )
-
-
-def _switched(one: LayerProducts, many: LayerProducts, crossover: int) -> LayerProducts:
-    return LayerProducts(
-        qkv=Switched(one.qkv, many.qkv, crossover),
-        o=Switched(one.o, many.o, crossover),
-        gate_up=Switched(one.gate_up, many.gate_up, crossover),
-        down=Switched(one.down, many.down, crossover),
     )
 
 

@@ -4,17 +4,21 @@ from collections.abc import Sequence
 
 import torch
 
-from backends.engine.precision.int4 import Int4, round_groups
-from backends.engine.precision.int8 import Int8Dynamic, Int8WeightOnly, Rounded, round_rows
+from backends.engine.errors import ModelFileError
+from backends.engine.precision.grouped import Grouped
+from backends.engine.precision.int4 import Int4
+from backends.engine.precision.int8 import Int8Dynamic, Int8WeightOnly
 from backends.engine.precision.linear import Dense, Linear, Side
-from backends.engine.weights.source import Int4Blocks, WeightSource
+from backends.engine.precision.rounding import Int8Rows, to_int4_blocks, to_int8_blocks, to_int8_rows
+from backends.engine.weights.source import Int4Blocks, Int8Blocks, WeightSource
+from kernels.cpu import grouped
 from kernels.cpu.buffers import Buffers
 
 _GROUPS = {"int4-g32": 32, "int4-g64": 64, "int4-g128": 128}
 DENSE_KINDS = ("F32", "F16", "BF16")
 """What files call matrices that are not quantised."""
 
-Matrix = torch.Tensor | Rounded | Int4Blocks
+Matrix = torch.Tensor | Int8Rows | Int8Blocks | Int4Blocks
 """A matrix in the precision that it is going to have."""
 
 
@@ -22,8 +26,8 @@ class LinearBuilder:
     """Builds the linear layers of one phase.
 
     Args:
-        precision: `bf16`, `fp32`, `int8` or `int4-g*`; or `file`: 4-bit blocks as they are in the file, else 8 bits where the
-            file has 8 or fewer, else bfloat16.
+        precision: `bf16`, `fp32`, `int8` or `int4-g*`; or `file`: 4-bit and 8-bit blocks as they are in the file, else 8 bits
+            where the file has 8 or fewer, else bfloat16.
         dynamic: 8-bit layers round activations too (for many rows).
     """
 
@@ -35,13 +39,16 @@ class LinearBuilder:
         """Read matrices with one input, and make one layer of them; with `bias` each has one, `name.bias`.
 
         Raises:
-            ModelFileError: the data are damaged.
+            ModelFileError: the data are damaged, or no kernel can hold them.
         """
         matrices = [self._read(name) for name in names]
         biases = [self._source.dense(f"{name}.bias").float() if bias else None for name in names]
-        if len({_form(matrix) for matrix in matrices}) == 1:
-            return self._layer(matrices, torch.cat([one for one in biases if one is not None]) if bias else None)
-        return Side([self._layer([matrix], one) for matrix, one in zip(matrices, biases, strict=True)])
+        try:
+            if len({_form(matrix) for matrix in matrices}) == 1:
+                return self._layer(matrices, torch.cat([one for one in biases if one is not None]) if bias else None)
+            return Side([self._layer([matrix], one) for matrix, one in zip(matrices, biases, strict=True)])
+        except ValueError as error:
+            raise ModelFileError(f"{', '.join(names)}: {error}") from error
 
     def _read(self, name: str) -> Matrix:
         source, precision = self._source, self._precision
@@ -52,30 +59,37 @@ class LinearBuilder:
             if blocks is not None and _GROUPS.get(precision, blocks.group) == blocks.group:
                 return blocks
         if precision in _GROUPS:
-            return round_groups(source.dense(name), _GROUPS[precision])
+            return to_int4_blocks(source.dense(name), _GROUPS[precision])
         if precision in ("int8", "file"):
-            return round_rows(source.dense(name))
+            if self._dynamic or not grouped.AVAILABLE:
+                return to_int8_rows(source.dense(name))
+            return source.int8(name) or to_int8_blocks(source.dense(name))
         return source.dense(name).to(torch.bfloat16 if precision == "bf16" else torch.float32)
 
     def _layer(self, matrices: Sequence[Matrix], bias: torch.Tensor | None) -> Linear:
-        blocks = [matrix for matrix in matrices if isinstance(matrix, Int4Blocks)]
-        rounded = [matrix for matrix in matrices if isinstance(matrix, Rounded)]
-        if blocks:
-            return Int4(
-                Int4Blocks(
-                    torch.cat([part.codes for part in blocks]),
-                    torch.cat([part.scales for part in blocks]),
-                    torch.cat([part.minima for part in blocks]),
-                    blocks[0].group,
-                ),
-                bias,
-            )
-        if rounded:
-            joined = Rounded(torch.cat([part.codes for part in rounded]), torch.cat([part.scales for part in rounded]))
-            if self._dynamic:
-                return Int8Dynamic(joined, bias, self._buffers, self._threads)
-            return Int8WeightOnly(joined, bias)
-        return Dense(torch.cat([matrix for matrix in matrices if isinstance(matrix, torch.Tensor)]), bias)
+        """Make one layer of matrices of one form."""
+        matrix, buffers, threads = _joined(matrices), self._buffers, self._threads
+        if isinstance(matrix, torch.Tensor):
+            return Dense(matrix, bias)
+        if isinstance(matrix, Int8Rows):
+            return Int8Dynamic(matrix, bias, buffers, threads) if self._dynamic else Int8WeightOnly(matrix, bias)
+        if isinstance(matrix, Int4Blocks) and not grouped.AVAILABLE:
+            return Int4(matrix, bias)
+        return Grouped(matrix, bias, buffers, threads)
+
+
+def _joined(matrices: Sequence[Matrix]) -> Matrix:
+    """One matrix with the rows of all."""
+    first = matrices[0]
+
+    def rows(name: str) -> torch.Tensor:
+        return torch.cat([getattr(matrix, name) for matrix in matrices])
+
+    if isinstance(first, torch.Tensor):
+        return torch.cat([matrix for matrix in matrices if isinstance(matrix, torch.Tensor)])
+    if isinstance(first, Int4Blocks):
+        return Int4Blocks(rows("codes"), rows("scales"), rows("minima"), first.group)
+    return type(first)(rows("codes"), rows("scales"))
 
 
 def _form(matrix: Matrix) -> object:

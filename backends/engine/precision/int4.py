@@ -1,4 +1,4 @@
-"""4-bit weights in groups of columns, on torch's packed CPU kernel: a quarter of bfloat16's memory, for few rows.
+"""4-bit weights in groups of columns on torch's packed kernel: for CPUs that do not multiply bfloat16.
 
 `w = code * scale + minimum`; the kernel wants `w = (code - 8) * scale + zero`, so `zero = minimum + 8 * scale`.
 """
@@ -8,23 +8,7 @@ from torch.nn import functional as F
 
 from backends.engine.weights.source import Int4Blocks
 
-_LEVELS = 15
 _OUTPUTS = 16  # the kernel computes so many at once
-
-
-def round_groups(weight: torch.Tensor, group: int) -> Int4Blocks:
-    """Round each group of columns to 16 evenly spaced levels between its smallest and its largest number.
-
-    Columns that do not fill the last group are padded with zeros (`Int4` pads the activations).
-    """
-    weight = F.pad(weight.float(), (0, -weight.shape[1] % group))
-    grouped = weight.view(len(weight), -1, group)
-    low, high = grouped.amin(-1), grouped.amax(-1)
-    scales = ((high - low) / _LEVELS).bfloat16().float()  # the kernel's type: the codes must fit the rounded scale
-    low = (low + 8 * scales).bfloat16().float() - 8 * scales
-    steps = torch.where(scales > 0, scales, 1)
-    codes = ((grouped - low[..., None]) / steps[..., None]).round_().clamp_(0, _LEVELS)
-    return Int4Blocks(codes.to(torch.uint8).flatten(-2), scales, low, group)
 
 
 class Int4:

@@ -1,13 +1,9 @@
-"""8-bit weights, symmetric, one scale per output: with activations as they are (decode) or in 8 bits too (prefill).
-
-Source: Dettmers et al., "LLM.int8()" (2022), section 2.1, vector-wise quantisation; without its outlier columns.
-"""
-
-from dataclasses import dataclass
+"""8-bit weights, symmetric, one scale per output: with activations as they are (decode) or in 8 bits too (prefill)."""
 
 import torch
 from torch.nn import functional as F
 
+from backends.engine.precision.rounding import Int8Rows
 from kernels.cpu.buffers import Buffers
 from kernels.cpu.int8 import dequantise_bf16, dequantise_f32, quantise_bf16, quantise_f32
 from kernels.cpu.launch import Launch
@@ -15,27 +11,12 @@ from kernels.cpu.launch import Launch
 _COLUMNS = 16  # torch's kernel reads so many at once, whether they are there or not
 
 
-@dataclass(frozen=True, slots=True)
-class Rounded:
-    """A matrix in 8 bits: `codes` [out, in] int8 times `scales` [out] float32."""
-
-    codes: torch.Tensor
-    scales: torch.Tensor
-
-
-def round_rows(weight: torch.Tensor) -> Rounded:
-    """Round each row to the nearest of 255 levels."""
-    weight = weight.float()
-    scales = weight.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny) / 127
-    return Rounded((weight / scales[:, None]).round_().to(torch.int8), scales)
-
-
 class Int8WeightOnly:
-    """Weights in 8 bits, activations in bfloat16: reads half of the memory, for few rows."""
+    """Weights in 8 bits, activations in bfloat16, on torch's kernel: for CPUs that do not multiply bfloat16."""
 
     kind = "int8"
 
-    def __init__(self, weight: Rounded, bias: torch.Tensor | None) -> None:
+    def __init__(self, weight: Int8Rows, bias: torch.Tensor | None) -> None:
         self._codes = F.pad(weight.codes, (0, -weight.codes.shape[1] % _COLUMNS))
         self._scales = weight.scales.bfloat16()
         self._bias = None if bias is None else bias.bfloat16()
@@ -54,7 +35,7 @@ class Int8Dynamic:
 
     kind = "int8"
 
-    def __init__(self, weight: Rounded, bias: torch.Tensor | None, buffers: Buffers, threads: int) -> None:
+    def __init__(self, weight: Int8Rows, bias: torch.Tensor | None, buffers: Buffers, threads: int) -> None:
         self._codes, self._scales, self._bias = weight.codes.t(), weight.scales, bias
         self._buffers, self._threads = buffers, threads
         self.nbytes = self._codes.nbytes + self._scales.nbytes

@@ -56,16 +56,3 @@ class Side:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Multiply."""
         return torch.cat([part(x) for part in self._parts], -1)
-
-
-class Switched:
-    """One layer in two precisions: `small` up to `crossover` rows, `large` above, which the other phase holds anyway."""
-
-    def __init__(self, small: Linear, large: Linear, crossover: int) -> None:
-        self._small, self._large, self._crossover = small, large, crossover
-        self.nbytes = small.nbytes
-        self.kind = small.kind
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply."""
-        return self._small(x) if x.shape[0] <= self._crossover else self._large(x)

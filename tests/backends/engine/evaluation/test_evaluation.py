@@ -13,10 +13,12 @@ from backends.engine.evaluation.evaluate import evaluate
 from backends.engine.evaluation.forward import read_window, scored
 from backends.engine.evaluation.report import Report
 from backends.engine.tokenizers.load import load_tokenizer
+from kernels.cpu import grouped
 from tests.backends.engine.evaluation.spoken_model import save_speaking
 from tests.backends.engine.model.harness import EXACT, load
 from tests.backends.engine.model.random_models import reference_logits, save_random, text
 
+INT8 = "int8-g32" if grouped.AVAILABLE else "int8"
 PROSE = "The quick brown fox jumps over the lazy dog. " * 40
 
 
@@ -42,7 +44,7 @@ def test_a_window_is_read_as_the_engine_reads_a_prompt_and_an_answer(
     tmp_path: Path, kind: str, settings: dict[str, str]
 ) -> None:
     save_random(kind, tmp_path)
-    loaded = load(tmp_path, crossover=0, **settings)
+    loaded = load(tmp_path, **settings)
     tokens = text(101)
     engine = loaded.engine(context=104, slots=1)
     with torch.inference_mode():
@@ -93,7 +95,7 @@ def test_a_report_says_what_was_read_and_by_what(speaking: Path) -> None:
     assert [(one.name, one.windows, one.tokens) for one in report.texts] == [("prose", 1, 127), ("other", 1, 127)]
     assert [measured.used for measured in report.texts[1].measured] == [
         {"prefill": "int8", "decode": None, "head": "bf16", "kv": "bf16"},
-        {"prefill": None, "decode": "int8", "head": "bf16", "kv": "bf16"},
+        {"prefill": None, "decode": INT8, "head": "bf16", "kv": "bf16"},
         {"prefill": "fp32", "decode": None, "head": "fp32", "kv": "int8"},
         {"prefill": "bf16", "decode": "bf16", "head": "bf16", "kv": "bf16"},
     ]

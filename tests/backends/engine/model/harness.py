@@ -5,7 +5,7 @@ Memory of the cache that nobody has written yet, or that was given back, is NaN:
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,10 @@ class Loaded:
         return Harness(self, EngineConfig(path=str(self.path), **(self.settings | settings)))
 
 
-def load(path: Path, crossover: int | None = None, **settings: Any) -> Loaded:
-    """Load a model in the precisions of `EngineConfig`; `crossover` replaces the one that would be measured."""
+def load(path: Path, **settings: Any) -> Loaded:
+    """Load a model in the precisions of `EngineConfig`."""
     source = open_source(path)
     precisions = choose(EngineConfig(path=str(path), **settings), source)
-    if crossover is not None:
-        precisions = replace(precisions, crossover=crossover)
     with torch.inference_mode():
         weights = load_weights(source, precisions, threads=1)
     source.close()
