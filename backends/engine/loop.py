@@ -8,7 +8,8 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, perf_counter
 
@@ -42,11 +43,19 @@ class Figures:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     prefilled_tokens: int = 0
+    replayed_tokens: int = 0
     decoded_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     kv_waste: float = 0.0  # after the last step; within one, blocks that are about to be filled would count
     step_started: float = 0.0  # monotonic; 0 while no step runs
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the time that this takes to a figure."""
+        began = perf_counter()
+        yield
+        setattr(self, name, getattr(self, name) + perf_counter() - began)
 
 
 class Loop(threading.Thread):
@@ -104,21 +113,20 @@ class Loop(threading.Thread):
         self._runner.prepare(step, self._scheduler.running)
         events: list[Event] = []
         ended: list[tuple[Sequence, bool]] = []
-        computed = 0.0
+        computed = figures.prefill_seconds + figures.decode_seconds
         if step.decodes:
-            before = perf_counter()
-            logits = self._runner.decode(step.decodes)
-            passed = perf_counter() - before
-            figures.decode_seconds += passed
-            computed += passed
+            with figures.timed("decode_seconds"):
+                logits = self._runner.decode(step.decodes)
             self._choose(logits, step.decodes, events, ended)
         if step.prefills:
-            before = perf_counter()
-            hidden = self._runner.prefill(step.prefills)
-            passed = perf_counter() - before
-            figures.prefill_seconds += passed
-            computed += passed
+            with figures.timed("prefill_seconds"):
+                hidden = self._runner.prefill(step.prefills)
             self._begin(step.prefills, hidden, events, ended)
+        if step.replays:
+            with figures.timed("decode_seconds"):
+                hidden = self._runner.replay(step.replays)
+            self._resume(step.replays, hidden, events, ended)
+        computed = figures.prefill_seconds + figures.decode_seconds - computed
         self._scheduler.commit(step)
         for sequence, keep in ended:
             self._scheduler.finish(sequence, keep=keep)
@@ -143,7 +151,7 @@ class Loop(threading.Thread):
         for chunk, states in zip(chunks, hidden, strict=True):
             sequence = chunk.sequence
             self.figures.prefilled_tokens += chunk.end - chunk.start
-            if sequence.all_logits and chunk.start < sequence.num_prompt:
+            if sequence.all_logits:
                 events.append(self._scored(chunk, states))
             if chunk.end == len(sequence.tokens):
                 complete.append(sequence)
@@ -153,6 +161,15 @@ class Loop(threading.Thread):
                     self.figures.cached_tokens += sequence.cached
         if complete:
             self._choose(self._runner.logits(torch.cat(last)), complete, events, ended)
+
+    def _resume(
+        self, chunks: list[Chunk], hidden: list[torch.Tensor], events: list[Event], ended: list[tuple[Sequence, bool]]
+    ) -> None:
+        """Choose the next token of each sequence that is again where it was preempted."""
+        self.figures.replayed_tokens += sum(chunk.end - chunk.start for chunk in chunks)
+        complete = [chunk.sequence for chunk, states in zip(chunks, hidden, strict=True) if len(states)]
+        if complete:
+            self._choose(self._runner.logits(torch.cat(hidden)), complete, events, ended)
 
     def _scored(self, chunk: Chunk, states: torch.Tensor) -> PromptScored:
         """State i predicts token start + i + 1; the token after the prompt's last is no prompt token."""

@@ -1,6 +1,7 @@
 """Computes the steps that the scheduler plans: decoding sequences with one set of weights, parts of prompts with the other."""
 
 from collections.abc import Iterable
+from itertools import accumulate
 
 import torch
 
@@ -40,20 +41,21 @@ class Runner:
         Returns:
             [sum of `1 + len(draft)`, vocab] float32 logits, sequence after sequence.
         """
-        tokens: list[int] = []
-        positions: list[int] = []
-        rows: list[int] = []
-        for sequence in sequences:
-            row, count = self._tables.row(sequence, self._block), 1 + len(sequence.draft)
-            tokens += (sequence.tokens[-1], *sequence.draft)
-            positions += range(sequence.num_computed, sequence.num_computed + count)
-            rows += [row] * count
-        at = torch.tensor(positions)
-        entries = max(positions) // self._block + 1
-        tables = tuple(tensor[rows, :entries] for tensor in self._tables.tensors)
-        attention = self._model.ops.decode(DecodeBatch(at, tables))
-        hidden = self._model.run(self._model.weights.decode, torch.tensor(tokens), attention, None)
-        return self._model.logits(hidden)
+        parts = [(sequence, sequence.num_computed, [sequence.tokens[-1], *sequence.draft]) for sequence in sequences]
+        return self._model.logits(self._one_by_one(parts, None))
+
+    def replay(self, chunks: list[Chunk]) -> list[torch.Tensor]:
+        """Compute parts of answers again, with the same bits as when they were generated.
+
+        Returns:
+            For each chunk the final hidden state of its last token, [1, hidden] float32, if that is the sequence's newest one,
+            else [0, hidden]. Valid until the next computation.
+        """
+        parts = [(chunk.sequence, chunk.start, chunk.sequence.tokens[chunk.start : chunk.end]) for chunk in chunks]
+        lasts = accumulate(len(tokens) for _, _, tokens in parts)
+        counts = [int(chunk.end == len(chunk.sequence.tokens)) for chunk in chunks]
+        wanted = [last - 1 for last, count in zip(lasts, counts, strict=True) if count]
+        return list(torch.split(self._one_by_one(parts, torch.tensor(wanted, dtype=torch.int64)), counts))
 
     def prefill(self, chunks: list[Chunk]) -> list[torch.Tensor]:
         """Compute parts of prompts.
@@ -84,6 +86,20 @@ class Runner:
             self._model.weights.prefill, torch.tensor(tokens), attention, torch.tensor(wanted, dtype=torch.int64)
         )
         return list(torch.split(hidden, counts))
+
+    def _one_by_one(self, parts: list[tuple[Sequence, int, list[int]]], wanted: torch.Tensor | None) -> torch.Tensor:
+        """Compute tokens from a position on with the decode weights, each in a row of its own; see `Transformer.run`."""
+        tokens: list[int] = []
+        positions: list[int] = []
+        rows: list[int] = []
+        for sequence, start, some in parts:
+            tokens += some
+            positions += range(start, start + len(some))
+            rows += [self._tables.row(sequence, self._block)] * len(some)
+        entries = max(positions) // self._block + 1
+        tables = tuple(tensor[rows, :entries] for tensor in self._tables.tensors)
+        attention = self._model.ops.decode(DecodeBatch(torch.tensor(positions), tables))
+        return self._model.run(self._model.weights.decode, torch.tensor(tokens), attention, wanted)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Turn final hidden states into logits."""

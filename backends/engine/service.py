@@ -104,6 +104,7 @@ class Service:
             "prompt_tokens_total": float(f.prompt_tokens),
             "prefix_cache_hit_tokens_total": float(f.cached_tokens),
             "prefilled_tokens_total": float(f.prefilled_tokens),
+            "replayed_tokens_total": float(f.replayed_tokens),
             "decoded_tokens_total": float(f.decoded_tokens),
             "drafted_tokens_total": float(f.drafted_tokens),
             "accepted_tokens_total": float(f.accepted_tokens),

@@ -26,13 +26,18 @@ class _Outcome(Enum):
 
 
 class Admission:
-    """Moves sequences from `waiting` to `running`, at most `slots` of them at once."""
+    """Moves sequences from `waiting` to `running`, at most `slots` of them at once.
 
-    def __init__(self, waiting: Queue, running: Queue, slots: int, manager: BlockManager) -> None:
+    Args:
+        share_decoded: see `Scheduler`.
+    """
+
+    def __init__(self, waiting: Queue, running: Queue, slots: int, manager: BlockManager, *, share_decoded: bool) -> None:
         self.prefix_hit_tokens = 0
         self._waiting, self._running = waiting, running
         self._slots = slots
         self._manager = manager
+        self._share_decoded = share_decoded
 
     def admit(self) -> list[BlockCopy]:
         """Admit who can be; returns the copies that have to be made before the next step computes."""
@@ -54,8 +59,9 @@ class Admission:
         source, hit = None, 0
         if not sequence.all_logits:
             source = fork_source(sequence, self._running, manager)
-            hit = 0 if source else manager.longest_hit(holding, (num_tokens - 1) // manager.block)
-            if not source and self._defer(sequence, hit * manager.block):
+            wanted = self._reusable(sequence)
+            hit = 0 if source else manager.longest_hit(holding, wanted // manager.block)
+            if not source and self._defer(sequence, hit * manager.block, wanted):
                 return _Outcome.DEFERRED
         if not self._has_room(sequence, source, hit):
             return _Outcome.NO_ROOM
@@ -94,11 +100,19 @@ class Admission:
         sequence.donor = None
         return False
 
-    def _defer(self, sequence: Sequence, hit: int) -> bool:
+    def _reusable(self, sequence: Sequence) -> int:
+        """How many leading tokens may have been computed for somebody else. The last is not among them: its logits are wanted.
+
+        Nor is what was generated before a preemption: others may have computed it as a part of their prompts.
+        """
+        most = len(sequence.tokens) - 1
+        return most if self._share_decoded else min(most, sequence.num_prompt)
+
+    def _defer(self, sequence: Sequence, hit: int, wanted: int) -> bool:
         """Let a sequence wait for a prefix if somebody is computing one that is much longer than what the cache has."""
         if sequence.deferrals >= _MAX_DEFERRALS:
             return False
-        donor, promised = best_promise(sequence, self._running, self._manager.block)
+        donor, promised = best_promise(sequence, self._running, self._manager.block, wanted)
         if donor is None or promised <= max(hit, donor.num_computed) + _WORTH_WAITING:
             return False
         sequence.donor, sequence.promised = donor, promised

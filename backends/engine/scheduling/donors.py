@@ -22,12 +22,12 @@ def fork_source(sequence: Sequence, running: Iterable[Sequence], manager: BlockM
     return None
 
 
-def best_promise(sequence: Sequence, running: Iterable[Sequence], block: int) -> tuple[Sequence | None, int]:
-    """Find who will have most leading tokens of `sequence` in the cache once its own prompt is computed, and how many.
+def best_promise(sequence: Sequence, running: Iterable[Sequence], block: int, wanted: int) -> tuple[Sequence | None, int]:
+    """Find who will have most of the `wanted` leading tokens in the cache once its own prompt is computed, and how many.
 
-    The last token is never among them: its logits are wanted. Both must know the names of their full blocks.
+    Both must know the names of their full blocks.
     """
-    best, most, wanted = None, 0, len(sequence.tokens) - 1
+    best, most = None, 0
     names = sequence.holding.names[: wanted // block + 1]
     for other in running:
         promised = common_blocks(other.holding.names, names) * block

@@ -3,8 +3,9 @@
 A step holds one token of every decoding sequence first, then a bounded part of prompts, so running streams never wait for a
 whole prompt. A sequence is admitted when there are blocks for its prompt, beside what those that run still need for theirs;
 not for the answer it may never give. When blocks run out, the least urgent sequence is preempted: it waits again, what it
-computed stays in the prefix cache while it can, and nobody is admitted in that step. The most urgent one advances in every
-step, so everything ends. A sequence whose prefix is being computed by another right now waits for that.
+computed of its prompt stays in the prefix cache while it can, and nobody is admitted in that step. When it goes on, what it
+had generated is computed again by the decode weights, as it was: preemption changes no answer. The most urgent one advances in
+every step, so everything ends. A sequence whose prefix is being computed by another right now waits for that.
 
 The owner's turn, in this order:
 
@@ -62,7 +63,7 @@ class Scheduler:
         self.waiting = Queue()
         self.running = Queue()
         self.preemptions = 0
-        self._admission = Admission(self.waiting, self.running, limits.slots, manager)
+        self._admission = Admission(self.waiting, self.running, limits.slots, manager, share_decoded=share_decoded)
         self._clock = clock
         self._share_decoded = share_decoded
         self._propose = propose
@@ -149,11 +150,11 @@ class Scheduler:
         The newest token of a sequence never counts as computed: where none could be appended, the last one is computed again.
         """
         manager = self.manager
-        for chunk in step.prefills:
+        for chunk in step.chunks:
             sequence = chunk.sequence
             if not sequence.finished:
                 sequence.num_computed = min(chunk.end, len(sequence.tokens) - 1)
-                manager.enter(sequence.holding, sequence.tokens, sequence.num_computed)
+                self._enter(sequence)
                 manager.slide(sequence.holding, sequence.num_computed)
         for sequence in step.decodes:
             if sequence.finished:
@@ -162,8 +163,7 @@ class Scheduler:
             if sequence.draft:
                 sequence.draft = []
                 manager.trim(sequence.holding, len(sequence.tokens))
-            if self._share_decoded:
-                manager.enter(sequence.holding, sequence.tokens, sequence.num_computed)
+            self._enter(sequence)
             manager.slide(sequence.holding, sequence.num_computed)
 
     def kv_waste(self) -> float:
@@ -207,6 +207,11 @@ class Scheduler:
         self.waiting.add(sequence)
         self.preemptions += 1
 
+    def _enter(self, sequence: Sequence) -> None:
+        """Let others find what was computed."""
+        end = sequence.num_computed if self._share_decoded else min(sequence.num_computed, sequence.num_prompt)
+        self.manager.enter(sequence.holding, sequence.tokens, end)
+
     def _draft(self, step: Step, propose: Callable[[Sequence], list[int]], reserved: int) -> None:
         """Add drafts while tokens and blocks last, leaving `reserved` tokens, and a block for them, to prompts."""
         tokens = self.limits.budget - len(step.decodes) - reserved
@@ -221,9 +226,9 @@ class Scheduler:
     def _prefill(self, step: Step, prefilling: list[Sequence]) -> None:
         left = self.limits.budget - step.num_tokens
         budget = min(left, max(1, self._prefill_tokens_beside(len(step.decodes))))
-        step.prefills = share_out(prefilling, budget, self.manager.available, self.manager.block)
-        for chunk in step.prefills:
+        for chunk in share_out(prefilling, budget, self.manager.available, self.manager.block):
             self.manager.grow(chunk.sequence.holding, chunk.end)
+            (step.prefills if chunk.start < chunk.sequence.num_prompt else step.replays).append(chunk)
 
 
 def _count_valid(sequence: Sequence) -> int:

@@ -2,7 +2,7 @@
 
 There is no separate state for prefill and decode: a sequence always has some tokens whose keys and values are still to be
 computed. One that lacks exactly its newest token, a generated one, is decoding; one that lacks more, or part of its prompt, is
-prefilling: a new prompt, or everything again after a preemption.
+prefilling: a new prompt, or everything again after a preemption, its answer so far included.
 """
 
 from dataclasses import dataclass, field

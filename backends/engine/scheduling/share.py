@@ -12,8 +12,8 @@ from backends.engine.scheduling.step import Chunk
 def share_out(prefilling: list[Sequence], budget: int, available: int, block: int) -> list[Chunk]:
     """Divide `budget` tokens among sequences that lack some, the most urgent first, while blocks last.
 
-    Chunks end with a prompt or at the end of a block, so that blocks become complete early; only the most urgent one's may end
-    within a block, when the budget does not reach the end of it.
+    Chunks end with a prompt, with an answer that is computed again, or at the end of a block, so that blocks become complete
+    early; only the most urgent one's may end within a block, when the budget does not reach the end of it.
 
     Args:
         prefilling: at least one sequence, in order of rank.
@@ -22,14 +22,15 @@ def share_out(prefilling: list[Sequence], budget: int, available: int, block: in
         block: tokens in a block.
     """
     ends = {sequence: sequence.num_computed for sequence in prefilling}
+    goals = {s: s.num_prompt if s.num_computed < s.num_prompt else len(s.tokens) for s in prefilling}
 
     def give(sequence: Sequence, most: int) -> None:
         nonlocal budget, available
-        start, covered = ends[sequence], -(-ends[sequence] // block)
-        end = min(len(sequence.tokens), start + min(most, budget), (covered + available) * block)
-        if end < len(sequence.tokens) and end - end % block > start:
+        start, goal, covered = ends[sequence], goals[sequence], -(-ends[sequence] // block)
+        end = min(goal, start + min(most, budget), (covered + available) * block)
+        if end < goal and end - end % block > start:
             end -= end % block
-        elif end < len(sequence.tokens) and (sequence is not first or start > first.num_computed):
+        elif end < goal and (sequence is not first or start > first.num_computed):
             return
         budget -= end - start
         available -= max(0, -(-end // block) - covered)

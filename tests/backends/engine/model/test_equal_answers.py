@@ -2,8 +2,7 @@
 
 In float32 that is tested token for token; torch's products there differ in the last bits with the number of rows, so a token
 that all but tied with the best may take its place. With weights in 4 or 8 bits each row of a product has the same bits
-whatever else is in the batch, so there is no such excuse, as long as no part is computed by the other phase's weights: that is
-what happens to the answer so far of a sequence that was preempted, and to batches above the crossover.
+whatever else is in the batch, so there is no such excuse.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ DICE = Sampling(temperature=0.8, top_p=0.95, seed=11)
 PRECISIONS: dict[str, dict[str, Any]] = {
     "fp32": EXACT,
     "bf16+int4": {"prefill": "bf16" if has_fast_bf16() else "fp32", "decode": "int4-g32"},
-    "int8": {"prefill": "int8", "decode": "int8"},
+    "int8+int4": {"prefill": "int8", "decode": "int4-g32"},
     "int8, int8 cache": {"prefill": "int8", "decode": "int8", "kv": "int8"},
 }
 kinds = pytest.mark.parametrize("kind", ["llama", "mistral", "gemma3"])
@@ -43,7 +42,7 @@ def models(random_model: Callable[[str], Pair]) -> Models:
 
     @cache
     def make(kind: str, precision: str) -> Loaded:
-        return load(random_model(kind)[0].path, crossover=8, **PRECISIONS[precision])
+        return load(random_model(kind)[0].path, **PRECISIONS[precision])
 
     return make
 
@@ -122,6 +121,20 @@ def test_cached_equals_fresh(models: Models, alone: Alone, kind: str, precision:
 
 
 @kinds
+@pytest.mark.parametrize("precision", ["fp32", "bf16+int4", "int8+int4"])
+def test_an_answer_that_becomes_a_prompt_equals_a_fresh_one(models: Models, kind: str, precision: str) -> None:
+    """What the decode weights computed serves no prompt, unless these are the weights for prompts too."""
+    loaded, prompt = models(kind, precision), PROMPTS[5]
+    engine = loaded.engine(**SETTINGS)
+    (said,) = engine.generate(prompt, new=64)
+    (sequence,) = engine.begin([*prompt, *said, 3], new=NEW)
+    engine.run()
+    (expected,) = loaded.engine(**SETTINGS).generate([*prompt, *said, 3], new=NEW)
+    assert_same(loaded, [*prompt, *said, 3], answer(sequence), expected)
+    assert sequence.cached == (len(prompt) + 64) // 8 * 8 if loaded.precisions.prefill is None else len(prompt) // 8 * 8
+
+
+@kinds
 @precisions
 def test_who_waits_for_a_prefix_gets_the_same(models: Models, kind: str, precision: str) -> None:
     loaded = models(kind, precision)
@@ -148,13 +161,15 @@ def test_choices_that_share_a_prompt_equal_separate_requests(models: Models, kin
 
 
 @kinds
-def test_preempted_equals_not(models: Models, alone: Alone, kind: str) -> None:
-    loaded = models(kind, "fp32")
+@precisions
+def test_preempted_equals_not(models: Models, alone: Alone, kind: str, precision: str) -> None:
+    loaded = models(kind, precision)
     engine = loaded.engine(**SETTINGS | {"kv_tokens": 200 if kind == "mistral" else 320})  # a window needs less
     found = engine.generate(*PROMPTS, new=NEW)
     assert engine.scheduler.preemptions > 0
+    assert engine.loop.figures.replayed_tokens > 0
     for number, tokens in enumerate(found):
-        assert_same(loaded, PROMPTS[number], tokens, alone(kind, "fp32", number))
+        assert_same(loaded, PROMPTS[number], tokens, alone(kind, precision, number))
 
 
 class Guesses:
@@ -174,9 +189,10 @@ class Guesses:
 
 
 @kinds
+@precisions
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0), DICE], ids=["greedy", "drawn"])
-def test_guesses_change_nothing(models: Models, kind: str, sampling: Sampling) -> None:
-    loaded = models(kind, "fp32")
+def test_guesses_change_nothing(models: Models, kind: str, precision: str, sampling: Sampling) -> None:
+    loaded = models(kind, precision)
     engine, begun = loaded.engine(**SETTINGS | {"draft_tokens": 8, "draft_below": 4}), []
     for prompt in PROMPTS[3:7]:
         (expected,) = loaded.engine(**SETTINGS).generate(prompt, new=80, sampling=sampling)
@@ -192,8 +208,9 @@ def test_guesses_change_nothing(models: Models, kind: str, sampling: Sampling) -
             assert_same(loaded, prompt, answer(sequence), expected)
 
 
-def test_speculation_changes_nothing(models: Models) -> None:
-    loaded = models("gemma3", "fp32")
+@precisions
+def test_speculation_changes_nothing(models: Models, precision: str) -> None:
+    loaded = models("gemma3", precision)
     # What the model said once it will say again when it is asked to go on in the same words.
     (said,) = loaded.engine(**SETTINGS).generate(PROMPTS[3], new=60)
     for prompt in ([*PROMPTS[3], *said, *PROMPTS[3], *said[:20]], said[-12:] * 4):
@@ -204,16 +221,17 @@ def test_speculation_changes_nothing(models: Models) -> None:
         assert_same(loaded, prompt, found, expected)
 
 
+@precisions
 @pytest.mark.parametrize(("kind", "kv_tokens"), [("llama", 240), ("gemma3", 200), ("mistral", 96)])
-def test_everything_at_once_changes_nothing(models: Models, alone: Alone, kind: str, kv_tokens: int) -> None:
+def test_everything_at_once_changes_nothing(models: Models, alone: Alone, precision: str, kind: str, kv_tokens: int) -> None:
     """Preemption, chunks, cached prefixes, drafts and forks, with sequences that come and go."""
-    loaded = models(kind, "fp32")
+    loaded = models(kind, precision)
     drafting = {"draft_tokens": 8, "draft_below": 8}
     engine = loaded.engine(**SETTINGS | drafting | {"kv_tokens": kv_tokens, "prefill_chunk": 16, "slots": 6})
     begun = []
     for number in [7, 0, 5, 3, 6, 7, 2, 4, 1, 6]:
         (sequence,) = engine.begin(PROMPTS[number], new=NEW)
-        sequence.work.drafter = Guesses(PROMPTS[number] + alone(kind, "fp32", number))
+        sequence.work.drafter = Guesses(PROMPTS[number] + alone(kind, precision, number))
         begun.append((number, sequence))
         passing = engine.begin(PROMPTS[number], new=7, choices=[1, 2], sampling=DICE)
         for _ in range(3):
@@ -224,7 +242,7 @@ def test_everything_at_once_changes_nothing(models: Models, alone: Alone, kind: 
     assert engine.loop.figures.cached_tokens > 0
     assert engine.loop.figures.accepted_tokens > 0
     for number, sequence in begun:
-        assert_same(loaded, PROMPTS[number], answer(sequence), alone(kind, "fp32", number))
+        assert_same(loaded, PROMPTS[number], answer(sequence), alone(kind, precision, number))
 
 
 @precisions

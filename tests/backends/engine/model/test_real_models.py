@@ -17,7 +17,7 @@ import torch
 from backends.engine.export import ExportOptions, export_folder
 from backends.engine.tokenizers.load import load_tokenizer
 from backends.engine.weights.gguf_source import GgufSource
-from tests.backends.engine.model.harness import EXACT, load
+from tests.backends.engine.model.harness import EXACT, Loaded, load
 from tests.backends.engine.model.llama_logits import llama_logits, write_in_float32
 from tests.models import SMOLLM2, gemma3
 
@@ -25,7 +25,6 @@ log = logging.getLogger("tests.engine")
 
 ROOT = Path(__file__).resolve().parents[4]
 DECODED = 32
-CROSSOVER = 8
 
 
 @dataclass
@@ -103,14 +102,14 @@ class Transformers:
         return logits
 
 
-def figures_of(path: Path, folder: Path, length: int, every: int) -> Figures:
+def figures_of(path: Path, default: Loaded, folder: Path, length: int, every: int) -> Figures:
     """Compute a text in all ways side by side, so that no more than a few rows of logits are held."""
     tokens, figures, num_prompt = real_text(path, length), Figures(), length - DECODED
     reference = Transformers(path, folder, tokens)
     settings = {"context": length + 8, "slots": 1, "step_tokens": 512}
-    exact, default = load(path, **EXACT).engine(**settings), load(path, crossover=CROSSOVER).engine(**settings)
+    exact, rounding = load(path, **EXACT).engine(**settings), default.engine(**settings)
     with llama_logits(write_in_float32(path, folder.with_suffix(".gguf")), tokens) as llama:
-        both = zip(exact.logits(tokens, num_prompt, every), default.logits(tokens, num_prompt, every), strict=True)
+        both = zip(exact.logits(tokens, num_prompt, every), rounding.logits(tokens, num_prompt, every), strict=True)
         for (wanted, ours), (same, rounded) in both:
             assert wanted == same
             figures.transformers.add(ours, reference.behind(wanted))
@@ -122,13 +121,18 @@ def figures_of(path: Path, folder: Path, length: int, every: int) -> Figures:
 
 
 @pytest.fixture(scope="module")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Figures:
-    return figures_of(SMOLLM2, tmp_path_factory.mktemp("smollm2") / "model", 2048, every=1)
+def default_smollm2() -> Loaded:
+    return load(SMOLLM2)
+
+
+@pytest.fixture(scope="module")
+def smollm2(default_smollm2: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Figures:
+    return figures_of(SMOLLM2, default_smollm2, tmp_path_factory.mktemp("smollm2") / "model", 2048, every=1)
 
 
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory: pytest.TempPathFactory) -> Figures:
-    return figures_of(gemma3(), tmp_path_factory.mktemp("gemma") / "model", 1600, every=10)
+    return figures_of(gemma3(), load(gemma3()), tmp_path_factory.mktemp("gemma") / "model", 1600, every=10)
 
 
 def test_smollm2_computes_what_transformers_does(smollm2: Figures) -> None:
@@ -148,6 +152,32 @@ def test_smollm2_loses_little_by_default(smollm2: Figures) -> None:
     assert smollm2.default_prompt.agreement >= 0.98
     assert smollm2.default_prompt.mean_divergence < 1e-3
     assert smollm2.default_decoded.mean_divergence < 2e-3
+
+
+def test_a_cache_in_eight_bits_loses_little(default_smollm2: Loaded) -> None:
+    tokens, lost = real_text(SMOLLM2, 640), Difference()
+    settings = {"context": 1024, "slots": 1}
+    engines = [default_smollm2.engine(kv=kv, **settings) for kv in ("int8", "bf16")]
+    assert engines[0].engine.cache_bytes < 0.55 * engines[1].engine.cache_bytes
+    for (_, rounded), (_, whole) in zip(*(engine.logits(tokens, 620, 3) for engine in engines), strict=True):
+        lost.add(rounded, whole)
+    log.info("int8 cache: %s", lost)
+    assert lost.mean_divergence < 5e-3
+    assert lost.agreement > 0.95
+
+
+def test_by_default_an_answer_does_not_depend_on_what_else_runs(default_smollm2: Loaded) -> None:
+    """Batches, chunks, shared prefixes, preemption and drafts: not a bit differs, so neither does a token."""
+    text, new = real_text(SMOLLM2, 900), 48
+    prompts = [text[:40], text[:330], text[100:117], text[:300] + text[:40], text[250:500], text[500:900]]
+    quiet: dict[str, Any] = {"context": 1024, "draft_tokens": 0}
+    alone = [default_smollm2.engine(slots=1, step_tokens=1024, **quiet).generate(prompt, new=new)[0] for prompt in prompts]
+    busy = default_smollm2.engine(context=1024, slots=6, prefill_chunk=48, kv_tokens=1100, draft_tokens=8, draft_below=6)
+    assert busy.generate(*prompts, new=new) == alone
+    assert busy.scheduler.preemptions > 0
+    assert busy.loop.figures.accepted_tokens > 0
+    assert busy.generate(*prompts[:2], new=new) == alone[:2]
+    assert busy.loop.figures.cached_tokens > 0
 
 
 def test_gemma3_computes_what_transformers_does(gemma: Figures) -> None:

@@ -60,7 +60,7 @@ class Driver:
             return {}
         self.oracle.run(step)
         computed: dict[int, int] = {}
-        for chunk in step.prefills:
+        for chunk in step.chunks:
             computed[chunk.sequence.request] = computed.get(chunk.sequence.request, 0) + chunk.end - chunk.start
             if chunk.end == len(chunk.sequence.tokens):
                 chunk.sequence.tokens.append(1)

@@ -35,6 +35,7 @@ class Oracle:
         self._poison()
         self._copy(step)
         ranges = [(c.sequence, c.start, c.sequence.tokens[: c.end], "p") for c in step.prefills]
+        ranges += [(c.sequence, c.start, c.sequence.tokens[: c.end], "d") for c in step.replays]
         ranges += [(s, s.num_computed, s.tokens + s.draft, "d") for s in step.decodes]
         for sequence in self.scheduler.running:
             self._begin(sequence, sequence.num_computed)
@@ -102,8 +103,9 @@ class Oracle:
                 entry = self._blocks.get((g, block, position % size))
                 assert entry, "read what nobody wrote"
                 assert entry.prefix == ids[position], "read the keys of another history"
+                if self.strict:
+                    assert entry.producer == ("p" if position < sequence.num_prompt else "d"), "computed by the wrong weights"
                 if position < taken:
-                    assert not self.strict or entry.producer == "p", "shared what the decode weights computed"
                     assert entry.author not in broken, "shared what a broken sequence computed"
 
     def _ids(self, sequence: Sequence, tokens: list[int]) -> Iterator[int]:

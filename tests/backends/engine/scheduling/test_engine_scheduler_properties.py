@@ -128,12 +128,12 @@ class Lives(RuleBasedStateMachine):
             return
         limits, first = self.scheduler.limits, self.scheduler.running[0]
         assert step.num_tokens <= limits.budget
-        assert sum(c.end - c.start for c in step.prefills) <= limits.prefill_tokens_beside(len(step.decodes))
+        assert sum(c.end - c.start for c in step.chunks) <= limits.prefill_tokens_beside(len(step.decodes))
         assert all(len(s.tokens) + len(s.draft) <= self.scheduler.max_tokens for s in step.decodes)
         assert len(step.decodes) == sum(s.is_decoding for s in self.scheduler.running), "a stream stands still"
-        assert first in step.decodes or first in [c.sequence for c in step.prefills], "the most urgent stands still"
+        assert first in step.decodes or first in [c.sequence for c in step.chunks], "the most urgent stands still"
         self.oracle.run(step)
-        for chunk in step.prefills:
+        for chunk in step.chunks:
             if chunk.end == len(chunk.sequence.tokens):
                 chunk.sequence.tokens += self._tokens(1)
         for sequence in step.decodes:
