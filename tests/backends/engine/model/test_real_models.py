@@ -1,7 +1,7 @@
-"""Real models on two thousand tokens of real text, beside transformers and llama.cpp, which compute the same weights in float32.
+"""Real models on two thousand tokens of real text, beside transformers and llama.cpp, all with the same weights in float32.
 
-Of Gemma 3 every eighth position is looked at. At one of the others transformers differs by 1.1e-3 from us; against float64 we are
-off by 1.9e-4 there, and it by 8.8e-4. llama.cpp looks GELU up in a table of 16-bit floats.
+Of Gemma 3 every eighth position is looked at. At one of the others transformers differs by 1.1e-3 from us; against float64 we
+are off by 1.9e-4 there, and it by 8.8e-4. llama.cpp looks GELU up in a table of 16-bit floats.
 """
 
 import logging
