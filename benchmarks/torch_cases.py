@@ -11,7 +11,7 @@ PEERS = (LLAMA_SERVER, VLLM)
 SLOTS = 16
 CONTEXT = 2048
 """Tokens, for one request."""
-DRAFT_TOKENS = 8
+DRAFT_TOKENS = 7
 
 _COPY = (
     "Correct the spelling of the following text and change nothing else:\n\n"

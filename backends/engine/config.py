@@ -48,7 +48,7 @@ class EngineConfig(ChildConfig, frozen=True, kw_only=True, forbid_unknown_fields
     threads: Annotated[int, Meta(ge=0)] = 0
     step_tokens: Annotated[int, Meta(ge=128)] = 512
     prefill_chunk: Annotated[int, Meta(ge=16)] = 128
-    draft_tokens: Annotated[int, Meta(ge=0, le=32)] = 8
+    draft_tokens: Annotated[int, Meta(ge=0, le=32)] = 7  # with the newest token 8 rows: as many as share weights
     draft_below: Annotated[int, Meta(ge=0, le=64)] = 2
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ class Drafter:
 
     __slots__ = ("_account", "_cost", "_end_tokens", "_length", "_lookup", "_most", "_next_pause", "_pause")
 
-    def __init__(self, end_tokens: frozenset[int], most: int = 8, cost: float = 0.2) -> None:
+    def __init__(self, end_tokens: frozenset[int], most: int = 8, cost: float = 0.25) -> None:
         self._end_tokens, self._most, self._cost = end_tokens, most, cost
         self._lookup = Lookup()
         self._account = START
