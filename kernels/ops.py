@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from kernels.batch import AttentionShape, DecodeBatch, KvPool, LayerPlace, PrefillChunk
+from kernels.cpu.ops import CpuOps
 from kernels.reference import TorchOps
 
 _LANES = 16  # the vectors that kernels.cpu reads the cache in
@@ -84,11 +85,5 @@ def make_ops(
     if shape.heads % shape.kv_heads or shape.head_dim % 2:
         raise ValueError(f"{shape.heads} heads of {shape.head_dim} cannot share {shape.kv_heads} key/value heads")
     if shape.head_dim % _LANES:
-        return TorchOps(shape, pools, layers, dtype)
-    try:
-        from kernels.cpu.ops import CpuOps
-    except ModuleNotFoundError as error:
-        if error.name not in ("numba", "llvmlite"):
-            raise
         return TorchOps(shape, pools, layers, dtype)
     return CpuOps(shape, pools, layers, dtype, threads)

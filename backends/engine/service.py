@@ -16,6 +16,7 @@ from backends.engine.build import build_engine
 from backends.engine.config import EngineConfig
 from backends.engine.kv.blocks import Reason
 from backends.engine.loop import Loop
+from backends.engine.memory import loading
 from backends.engine.model.weights import load_weights
 from backends.engine.model_card import describe
 from backends.engine.precision.choose import choose
@@ -49,7 +50,7 @@ class Service:
         if self.vocabulary.size > shape.vocab:
             raise LoadError(f"the tokenizer of {path} has {self.vocabulary.size} tokens, the model only {shape.vocab}")
         precisions = choose(config, source)
-        with torch.inference_mode():
+        with torch.inference_mode(), loading():
             weights = load_weights(source, precisions, threads, _report)
         source.close()
         self._memory = weights.memory()
