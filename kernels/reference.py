@@ -35,6 +35,7 @@ def attend(
     window: int,
     scale: float,
     softcap: float,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Causal attention with grouped heads.
 
@@ -42,6 +43,7 @@ def attend(
         q: [rows, heads, head_dim] float32, at `positions` [rows].
         k, v: [keys, kv_heads, head_dim] float32, at positions from `first` on.
         window: keys that a query sees, itself included; 0 is all.
+        sinks: [heads] float32: one more score in the denominator of each head's softmax, or None.
 
     Returns:
         [rows, heads * head_dim] float32.
@@ -55,7 +57,10 @@ def attend(
     hidden = keys > positions[:, None]
     if window:
         hidden |= keys <= positions[:, None] - window
-    weights = torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)
+    scores = scores.masked_fill(hidden, -torch.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.view(k.shape[1], -1, 1, 1).expand(-1, -1, rows, 1)], -1)
+    weights = torch.softmax(scores, -1)[..., : k.shape[0]]
     return torch.einsum("kgrt,tkd->rkgd", weights, v).reshape(rows, heads * head_dim)
 
 
