@@ -1,7 +1,8 @@
 """The one door to the operators: what an engine asks of a device, and who does it there.
 
-A forward pass is: norm, queries and keys and values, attention, output, norm, gate and up, gated, down. The matrix products are
-the engine's; everything between them is here. Attention is planned once for a batch and then run for every layer.
+A forward pass is: norm, queries and keys and values, attention, output, norm, gate and up, gated, down. A device makes the
+products of the layers, each bound to its weights, and the operators between them. Attention is planned once for a batch and
+then run for every layer.
 """
 
 from collections.abc import Sequence
@@ -10,10 +11,7 @@ from typing import Protocol
 import torch
 
 from kernels.batch import AttentionShape, DecodeBatch, KvPool, LayerPlace, PrefillChunk
-from kernels.cpu.ops import CpuOps
-from kernels.reference import TorchOps
-
-_LANES = 16  # the vectors that kernels.cpu reads the cache in
+from kernels.cpu.device import CpuDevice
 
 
 class Attention(Protocol):
@@ -70,20 +68,82 @@ class Ops(Protocol):
         ...
 
 
-def make_ops(
-    shape: AttentionShape, pools: Sequence[KvPool], layers: Sequence[LayerPlace], dtype: torch.dtype, threads: int
-) -> Ops:
-    """Choose the fastest operators that this machine can run.
+class Product(Protocol):
+    """A matrix product, bound to its weights. A row's bits do not depend on how many rows there are, but for dense weights."""
 
-    Args:
-        dtype: of activations: bfloat16 or float32.
-        threads: at most so many.
+    @property
+    def nbytes(self) -> int:
+        """What the weights take."""
+        ...
 
-    Raises:
-        ValueError: the model's shape is not possible.
-    """
-    if shape.heads % shape.kv_heads or shape.head_dim % 2:
-        raise ValueError(f"{shape.heads} heads of {shape.head_dim} cannot share {shape.kv_heads} key/value heads")
-    if shape.head_dim % _LANES:
-        return TorchOps(shape, pools, layers, dtype)
-    return CpuOps(shape, pools, layers, dtype, threads)
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply: [rows, in] to [rows, out], both contiguous and of one type."""
+        ...
+
+
+class Device(Protocol):
+    """Makes products and operators. Weights may be anywhere; a product keeps its own where it computes."""
+
+    @property
+    def int8_group(self) -> int:
+        """Columns that share a scale of 8-bit weights, in products of few rows: 32, or 0 for a whole row."""
+        ...
+
+    def dense(self, weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+        """Multiply with [out, in] in bfloat16 or float32, and add [out] float32; activations may be of another type."""
+        ...
+
+    def int4(
+        self, codes: torch.Tensor, scales: torch.Tensor, minima: torch.Tensor, group: int, bias: torch.Tensor | None
+    ) -> Product:
+        """Multiply bfloat16 with `codes * scales + minima`.
+
+        Args:
+            codes: [out, in] uint8, 0 to 15, `in` a multiple of `group`; activations may have fewer columns.
+            scales, minima: [out, in / group] float32.
+            group: 32, 64 or 128 columns.
+
+        Raises:
+            ValueError: a scale is too large for the format that kernels keep it in.
+        """
+        ...
+
+    def int8(self, codes: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor | None) -> Product:
+        """Multiply bfloat16 with `codes * scales`, for few rows.
+
+        Args:
+            codes: [out, in] int8.
+            scales: [out, in / int8_group], or [out]; float32.
+
+        Raises:
+            ValueError: a scale is too large for the format that kernels keep it in.
+        """
+        ...
+
+    def int8_dynamic(self, codes: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor | None) -> Product:
+        """Multiply with `codes * scales`, codes [out, in] int8 and scales [out], after rounding activations to 8 bits too."""
+        ...
+
+    def dense_logits(self, weight: torch.Tensor) -> Product:
+        """Multiply float32 with [vocab, in] in bfloat16 or float32, to float32."""
+        ...
+
+    def int8_logits(self, codes: torch.Tensor, scales: torch.Tensor) -> Product:
+        """Multiply float32 with `codes * scales`, [vocab, in] int8 and [vocab, in / 32], to float32."""
+        ...
+
+    def ops(self, shape: AttentionShape, pools: Sequence[KvPool], layers: Sequence[LayerPlace], dtype: torch.dtype) -> Ops:
+        """Make the operators of one model.
+
+        Args:
+            dtype: of activations: bfloat16 or float32.
+
+        Raises:
+            ValueError: the model's shape is not possible.
+        """
+        ...
+
+
+def open_device(threads: int) -> Device:
+    """Open the CPU, to be used with at most so many threads."""
+    return CpuDevice(threads)

@@ -19,7 +19,7 @@ from backends.engine.scheduling.limits import Limits
 from backends.engine.scheduling.scheduler import Scheduler
 from backends.engine.shape import ModelShape
 from kernels.batch import AttentionShape, KvPool, LayerPlace
-from kernels.ops import make_ops
+from kernels.ops import Device
 
 _DEFAULT_CONTEXT = 4096
 _LEAST_CONTEXT = 512
@@ -58,13 +58,14 @@ def build_engine(
     weights: ModelWeights,
     precisions: Precisions,
     config: EngineConfig,
-    threads: int,
+    device: Device,
     tokens: int | None = None,
 ) -> Engine:
     """Put an engine around loaded weights. The cache is allocated here; weights may be shared by several engines.
 
     Args:
         precisions: those that the weights were loaded in.
+        device: the one that they were made for.
         tokens: see `Transformer`.
 
     Raises:
@@ -72,7 +73,7 @@ def build_engine(
     """
     limit, dtype = request_limit(config, shape), activation_dtype(precisions)
     pools = _make_pools(shape, config, limit, dtype)
-    ops = make_ops(_attention(shape), pools, _places(shape, weights, limit), dtype, threads)
+    ops = device.ops(_attention(shape), pools, _places(shape, weights, limit), dtype)
     model = Transformer(shape, weights, ops, tokens)
     return Engine(
         limit=limit,

@@ -28,6 +28,7 @@ from backends.engine.tokenizers.load import load_tokenizer
 from backends.engine.weights.open_source import open_source
 from backends.text.constraint import Constraint
 from backends.types import GenerateRequest, Tokens
+from kernels.ops import open_device
 
 log = logging.getLogger("baton.engine")
 
@@ -49,12 +50,12 @@ class Service:
         self.vocabulary = load_tokenizer(path)
         if self.vocabulary.size > shape.vocab:
             raise LoadError(f"the tokenizer of {path} has {self.vocabulary.size} tokens, the model only {shape.vocab}")
-        precisions = choose(config, source)
+        precisions, device = choose(config, source), open_device(threads)
         with torch.inference_mode(), loading():
-            weights = load_weights(source, precisions, threads, _report)
+            weights = load_weights(source, precisions, device, _report)
         source.close()
         self._memory = weights.memory()
-        self._engine = build_engine(shape, weights, precisions, config, threads, self.vocabulary.num_used)
+        self._engine = build_engine(shape, weights, precisions, config, device, self.vocabulary.num_used)
         self.context, self.slots = self._engine.cache_tokens, config.slots
         self.limit = min(self._engine.limit, self._engine.scheduler.max_tokens)
         self.card = replace(card, context_length=self.limit)

@@ -135,33 +135,30 @@ def _aligned(*shape: int) -> torch.Tensor:
 
 
 class GroupedProduct:
-    """A product bound to its weights.
-
-    Args:
-        weights: what `pack` returned.
-        bits: 4 or 8.
-        outputs, columns, group: of the matrix.
-        bias: [outputs] float32, or None.
-    """
+    """A product bound to its weights: 4 bits where they have minima, else 8. See `kernels.ops.Device.int4` and `.int8`."""
 
     def __init__(
         self,
-        weights: torch.Tensor,
-        bits: int,
-        outputs: int,
-        columns: int,
+        codes: torch.Tensor,
+        scales: torch.Tensor,
+        minima: torch.Tensor | None,
         group: int,
         bias: torch.Tensor | None,
         buffers: Buffers,
         threads: int,
     ) -> None:
-        self._outputs, self._groups, self._buffers, self._threads = outputs, columns // group, buffers, threads
-        kernel = int4_bf16 if bits == 4 else int8_bf16
-        sizes = (columns, outputs, group, weights.shape[1])
+        self._outputs, self._columns = codes.shape
+        self._groups, self._buffers, self._threads = self._columns // group, buffers, threads
+        weights = pack(codes, scales, minima, group)
+        self.nbytes = weights.nbytes
+        kernel = int8_bf16 if minima is None else int4_bf16
+        sizes = (self._columns, self._outputs, group, weights.shape[1])
         self._launch = Launch(kernel, 0, weights, bias, 0, 0, *sizes, 0, 0, threads=threads)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply: [rows, columns] to [rows, outputs], bfloat16, contiguous."""
+        """Multiply bfloat16."""
+        if x.shape[1] < self._columns:
+            x = F.pad(x, (0, self._columns - x.shape[1]))
         rows = x.shape[0]
         out = torch.empty(rows, self._outputs, dtype=torch.bfloat16)
         size = 4 * (MOST_ROWS * OUTPUTS + min(rows, _ROWS_OF_SUMS) * self._groups)

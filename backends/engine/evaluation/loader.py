@@ -9,6 +9,7 @@ from backends.engine.model.weights import ModelWeights, load_weights
 from backends.engine.precision.choose import choose
 from backends.engine.precision.precisions import Precisions
 from backends.engine.weights.source import WeightSource
+from kernels.ops import open_device
 
 _CACHES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int8: "int8"}
 
@@ -21,7 +22,7 @@ class Loader:
     """
 
     def __init__(self, source: WeightSource, path: str, window: int, threads: int) -> None:
-        self._source, self._path, self._window, self._threads = source, path, window, threads
+        self._source, self._path, self._window, self._device = source, path, window, open_device(threads)
         self._kept: tuple[Precisions, ModelWeights] | None = None
 
     def precisions(self, choice: Choice) -> Precisions:
@@ -37,8 +38,8 @@ class Loader:
         precisions = self.precisions(choice)
         if self._kept is None or self._kept[0] != precisions:
             self._kept = None
-            self._kept = precisions, load_weights(self._source, precisions, self._threads)
-        return build_engine(self._source.shape, self._kept[1], precisions, self._config(choice), self._threads)
+            self._kept = precisions, load_weights(self._source, precisions, self._device)
+        return build_engine(self._source.shape, self._kept[1], precisions, self._config(choice), self._device)
 
     def _config(self, choice: Choice) -> EngineConfig:
         return EngineConfig(path=self._path, slots=1, context=self._window, draft_tokens=0, **choice.settings())

@@ -1,16 +1,12 @@
 """The embedding and the head. Where they are tied there is one matrix for both; logits are always float32."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
 
 from backends.engine.weights.source import WeightSource
-from kernels.cpu.head import head_bf16, head_int8
-from kernels.cpu.launch import Launch
+from kernels.ops import Device
 
-_ROWS_FOR_A_KERNEL = 32
-_WORDS_AT_ONCE = 8192
 _WORDS_ROUNDED_AT_ONCE = 1024
 _GROUP = 32
 
@@ -33,9 +29,9 @@ class Words(Protocol):
 class DenseWords:
     """Rows in bfloat16 or float32."""
 
-    def __init__(self, weight: torch.Tensor, threads: int) -> None:
-        self._weight, self._threads = weight, threads
-        self.nbytes = weight.nbytes
+    def __init__(self, weight: torch.Tensor, device: Device) -> None:
+        self._weight, self._product = weight, device.dense_logits(weight)
+        self.nbytes = self._product.nbytes
         self.kind = "bf16" if weight.dtype == torch.bfloat16 else "fp32"
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
@@ -44,14 +40,7 @@ class DenseWords:
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Multiply; see `Words`."""
-        rows, (vocab, columns) = x.shape[0], self._weight.shape
-        if self._weight.dtype == torch.float32:
-            return x @ self._weight.t()
-        if rows > _ROWS_FOR_A_KERNEL:
-            return _in_slices(x, vocab, lambda first, end: self._weight[first:end].float())
-        out = torch.empty(rows, vocab)
-        Launch(head_bf16, x, self._weight, None, out, rows, vocab, columns, threads=self._threads)()
-        return out
+        return self._product(x)
 
 
 class Int8Words:
@@ -59,9 +48,10 @@ class Int8Words:
 
     kind = "int8-g32"
 
-    def __init__(self, codes: torch.Tensor, scales: torch.Tensor, threads: int) -> None:
-        self._codes, self._scales, self._threads = codes.contiguous(), scales.contiguous(), threads
-        self.nbytes = codes.nbytes + scales.nbytes
+    def __init__(self, codes: torch.Tensor, scales: torch.Tensor, device: Device) -> None:
+        self._codes, self._scales = codes.contiguous(), scales.contiguous()
+        self._product = device.int8_logits(self._codes, self._scales)
+        self.nbytes = self._product.nbytes
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         """Look up; see `Words`."""
@@ -70,15 +60,10 @@ class Int8Words:
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Multiply; see `Words`."""
-        rows, (vocab, columns) = x.shape[0], self._codes.shape
-        if rows > _ROWS_FOR_A_KERNEL:
-            return _in_slices(x, vocab, lambda first, end: self.rows(torch.arange(first, end)))
-        out = torch.empty(rows, vocab)
-        Launch(head_int8, x, self._codes, self._scales, out, rows, vocab, columns, threads=self._threads)()
-        return out
+        return self._product(x)
 
 
-def read_words(source: WeightSource, name: str, precision: str, threads: int) -> Words:
+def read_words(source: WeightSource, name: str, precision: str, device: Device) -> Words:
     """Read the embedding or the head.
 
     Args:
@@ -86,11 +71,11 @@ def read_words(source: WeightSource, name: str, precision: str, threads: int) ->
     """
     blocks = source.int8(name) if precision in ("int8", "file") else None
     if blocks is not None:
-        return Int8Words(blocks.codes, blocks.scales, threads)
+        return Int8Words(blocks.codes, blocks.scales, device)
     weight = source.dense(name)
     if precision == "int8" and weight.shape[1] % _GROUP == 0:
-        return Int8Words(*_rounded(weight), threads)
-    return DenseWords(weight.to(torch.float32 if precision == "fp32" else torch.bfloat16), threads)
+        return Int8Words(*_rounded(weight), device)
+    return DenseWords(weight.to(torch.float32 if precision == "fp32" else torch.bfloat16), device)
 
 
 def _rounded(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -103,12 +88,3 @@ def _rounded(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         scales[rows] = grouped.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny) / 127
         codes[rows] = (grouped / scales[rows, :, None]).round_().flatten(-2)
     return codes, scales
-
-
-def _in_slices(x: torch.Tensor, vocab: int, widened: Callable[[int, int], torch.Tensor]) -> torch.Tensor:
-    """Multiply many rows by some words after the other, so that only those are held in float32."""
-    out = torch.empty(x.shape[0], vocab)
-    for first in range(0, vocab, _WORDS_AT_ONCE):
-        end = min(first + _WORDS_AT_ONCE, vocab)
-        torch.mm(x, widened(first, end).t(), out=out[:, first:end])
-    return out

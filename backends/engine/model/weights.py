@@ -10,7 +10,7 @@ from backends.engine.precision.build import LinearBuilder
 from backends.engine.precision.linear import Linear
 from backends.engine.precision.precisions import Precisions
 from backends.engine.weights.source import WeightSource
-from kernels.cpu.buffers import Buffers
+from kernels.ops import Device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class ModelWeights:
 
 
 def load_weights(
-    source: WeightSource, precisions: Precisions, threads: int, progress: Callable[[int, int], None] = lambda done, of: None
+    source: WeightSource, precisions: Precisions, device: Device, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> ModelWeights:
     """Read a model layer by layer: beside what is kept, one layer's tensors are in memory at a time.
 
@@ -74,11 +74,11 @@ def load_weights(
     Raises:
         ModelFileError: the data are damaged.
     """
-    shape, buffers = source.shape, Buffers(torch.bfloat16)
-    decode = LinearBuilder(source, precisions.decode, dynamic=False, buffers=buffers, threads=threads)
+    shape = source.shape
+    decode = LinearBuilder(source, precisions.decode, device, dynamic=False)
     prefill = None
     if precisions.prefill is not None:
-        prefill = LinearBuilder(source, precisions.prefill, dynamic=True, buffers=buffers, threads=threads)
+        prefill = LinearBuilder(source, precisions.prefill, device, dynamic=True)
     norms, prefill_layers, decode_layers = [], [], []
     for i in range(len(shape.layers)):
         norms.append(_norms(source, i))
@@ -86,13 +86,13 @@ def load_weights(
         if prefill is not None:
             prefill_layers.append(_products(prefill, i, shape.qkv_bias))
         progress(i + 1, len(shape.layers))
-    embed = read_words(source, "embed", precisions.head, threads)
+    embed = read_words(source, "embed", precisions.head, device)
     return ModelWeights(
         norms=norms,
         prefill=prefill_layers or decode_layers,
         decode=decode_layers,
         embed=embed,
-        head=embed if shape.tied else read_words(source, "head", precisions.head, threads),
+        head=embed if shape.tied else read_words(source, "head", precisions.head, device),
         final_norm=source.dense("final_norm").float(),
     )
 

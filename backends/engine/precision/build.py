@@ -5,14 +5,10 @@ from collections.abc import Sequence
 import torch
 
 from backends.engine.errors import ModelFileError
-from backends.engine.precision.grouped import Grouped
-from backends.engine.precision.int4 import Int4
-from backends.engine.precision.int8 import Int8Dynamic, Int8WeightOnly
-from backends.engine.precision.linear import Dense, Linear, Side
+from backends.engine.precision.linear import Layer, Linear, Side
 from backends.engine.precision.rounding import Int8Rows, to_int4_blocks, to_int8_blocks, to_int8_rows
 from backends.engine.weights.source import Int4Blocks, Int8Blocks, WeightSource
-from kernels.cpu import grouped
-from kernels.cpu.buffers import Buffers
+from kernels.ops import Device
 
 _GROUPS = {"int4-g32": 32, "int4-g64": 64, "int4-g128": 128}
 DENSE_KINDS = ("F32", "F16", "BF16")
@@ -31,9 +27,8 @@ class LinearBuilder:
         dynamic: 8-bit layers round activations too (for many rows).
     """
 
-    def __init__(self, source: WeightSource, precision: str, *, dynamic: bool, buffers: Buffers, threads: int) -> None:
-        self._source, self._precision, self._dynamic = source, precision, dynamic
-        self._buffers, self._threads = buffers, threads
+    def __init__(self, source: WeightSource, precision: str, device: Device, *, dynamic: bool) -> None:
+        self._source, self._precision, self._device, self._dynamic = source, precision, device, dynamic
 
     def build(self, names: Sequence[str], *, bias: bool = False) -> Linear:
         """Read matrices with one input, and make one layer of them; with `bias` each has one, `name.bias`.
@@ -61,21 +56,23 @@ class LinearBuilder:
         if precision in _GROUPS:
             return to_int4_blocks(source.dense(name), _GROUPS[precision])
         if precision in ("int8", "file"):
-            if self._dynamic or not grouped.AVAILABLE:
+            if self._dynamic or not self._device.int8_group:
                 return to_int8_rows(source.dense(name))
             return source.int8(name) or to_int8_blocks(source.dense(name))
         return source.dense(name).to(torch.bfloat16 if precision == "bf16" else torch.float32)
 
     def _layer(self, matrices: Sequence[Matrix], bias: torch.Tensor | None) -> Linear:
         """Make one layer of matrices of one form."""
-        matrix, buffers, threads = _joined(matrices), self._buffers, self._threads
+        matrix, device = _joined(matrices), self._device
         if isinstance(matrix, torch.Tensor):
-            return Dense(matrix, bias)
-        if isinstance(matrix, Int8Rows):
-            return Int8Dynamic(matrix, bias, buffers, threads) if self._dynamic else Int8WeightOnly(matrix, bias)
-        if isinstance(matrix, Int4Blocks) and not grouped.AVAILABLE:
-            return Int4(matrix, bias)
-        return Grouped(matrix, bias, buffers, threads)
+            return Layer(device.dense(matrix, bias), "bf16" if matrix.dtype == torch.bfloat16 else "fp32")
+        if isinstance(matrix, Int4Blocks):
+            product = device.int4(matrix.codes, matrix.scales, matrix.minima, matrix.group, bias)
+            return Layer(product, f"int4-g{matrix.group}")
+        make = device.int8_dynamic if self._dynamic else device.int8
+        return Layer(
+            make(matrix.codes, matrix.scales, bias), f"int8-g{device.int8_group}" if matrix.scales.dim() > 1 else "int8"
+        )
 
 
 def _joined(matrices: Sequence[Matrix]) -> Matrix:

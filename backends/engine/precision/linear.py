@@ -3,7 +3,8 @@
 from typing import Protocol
 
 import torch
-from torch.nn import functional as F
+
+from kernels.ops import Product
 
 
 class Linear(Protocol):
@@ -24,25 +25,15 @@ class Linear(Protocol):
         ...
 
 
-class Dense:
-    """Weights in bfloat16 or float32.
+class Layer:
+    """A product with the name of its precision."""
 
-    Args:
-        weight: [out, in].
-        bias: [out] float32, or None.
-    """
-
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-        self._weight = weight
-        self._bias = None if bias is None else bias.to(weight.dtype)
-        self.nbytes = weight.nbytes
-        self.kind = "bf16" if weight.dtype == torch.bfloat16 else "fp32"
+    def __init__(self, product: Product, kind: str) -> None:
+        self._product, self.kind, self.nbytes = product, kind, product.nbytes
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply; activations of another type are converted and the result is converted back."""
-        if x.dtype == self._weight.dtype:
-            return F.linear(x, self._weight, self._bias)
-        return F.linear(x.to(self._weight.dtype), self._weight, self._bias).to(x.dtype)
+        """Multiply."""
+        return self._product(x)
 
 
 class Side:

@@ -26,6 +26,7 @@ from backends.engine.shape import ModelShape
 from backends.engine.speculation.drafter import Drafter
 from backends.engine.weights.open_source import open_source
 from backends.types import Sampling
+from kernels.ops import open_device
 
 EXACT: dict[str, Any] = {"prefill": "fp32", "decode": "fp32", "head": "fp32", "kv": "fp32"}
 """Settings with which everything is float32."""
@@ -54,7 +55,7 @@ def load(path: Path, **settings: Any) -> Loaded:
     source = open_source(path)
     precisions = choose(EngineConfig(path=str(path), **settings), source)
     with torch.inference_mode():
-        weights = load_weights(source, precisions, threads=1)
+        weights = load_weights(source, precisions, open_device(threads=1))
     source.close()
     return Loaded(path, source.shape, weights, precisions, settings)
 
@@ -64,7 +65,7 @@ class Harness:
 
     def __init__(self, loaded: Loaded, config: EngineConfig) -> None:
         self.shape, self._config = loaded.shape, config
-        self.engine = build_engine(loaded.shape, loaded.weights, loaded.precisions, config, threads=1)
+        self.engine = build_engine(loaded.shape, loaded.weights, loaded.precisions, config, open_device(threads=1))
         self.scheduler = self.engine.scheduler
         self.loop = Loop(self.engine.runner, self.scheduler, lambda token: b"", self._take, threads=1)
         self.most_running = 0

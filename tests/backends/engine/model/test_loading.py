@@ -19,6 +19,7 @@ from backends.engine.precision.choose import choose
 from backends.engine.precision.precisions import Precisions
 from backends.engine.weights.open_source import open_source
 from kernels.cpu import grouped
+from kernels.ops import open_device
 from tests.backends.engine.model.harness import load
 from tests.backends.engine.weights import folders
 from tests.models import SMOLLM2
@@ -34,15 +35,16 @@ from backends.engine.build import build_engine
 from backends.engine.model.weights import load_weights
 from backends.engine.precision.precisions import Precisions
 from backends.engine.weights.open_source import open_source
+from kernels.ops import open_device
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 
 torch.set_num_threads(1)
 source = open_source(Path(sys.argv[1]))
-load_weights(open_source(Path(sys.argv[2])), Precisions(**eval(sys.argv[3])), threads=1)  # compiles and allocates what all need
+load_weights(open_source(Path(sys.argv[2])), Precisions(**eval(sys.argv[3])), open_device(1))  # what all need
 before = peak()
-weights = load_weights(source, Precisions(**eval(sys.argv[3])), threads=1)
+weights = load_weights(source, Precisions(**eval(sys.argv[3])), open_device(1))
 print(peak() - before, sum(weights.memory().values()))
 """
 
@@ -184,4 +186,4 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path, settings: dict[str
     loaded = load(tmp_path, prefill="bf16", decode="bf16")
     config = EngineConfig(path=str(tmp_path), prefill="bf16", decode="bf16", **settings)
     with pytest.raises(LoadError, match=message):
-        build_engine(loaded.shape, loaded.weights, loaded.precisions, config, threads=1)
+        build_engine(loaded.shape, loaded.weights, loaded.precisions, config, open_device(1))

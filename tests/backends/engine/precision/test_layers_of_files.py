@@ -16,7 +16,7 @@ from backends.engine.weights.folder_source import FolderSource
 from backends.engine.weights.gguf_source import GgufSource
 from backends.engine.weights.source import WeightSource
 from kernels.cpu import grouped
-from kernels.cpu.buffers import Buffers
+from kernels.ops import open_device
 from tests.backends.engine.weights import folders, ggufs
 
 BF16 = torch.bfloat16
@@ -51,7 +51,7 @@ def mixed(tmp_path: Path) -> Iterator[GgufSource]:
 
 
 def build(source: WeightSource, precision: str, names: list[str], *, bias: bool = False, dynamic: bool = False) -> Linear:
-    return LinearBuilder(source, precision, dynamic=dynamic, buffers=Buffers(BF16), threads=1).build(names, bias=bias)
+    return LinearBuilder(source, precision, open_device(1), dynamic=dynamic).build(names, bias=bias)
 
 
 def error(layer: Linear, source: WeightSource, names: list[str], *, bias: bool = False) -> float:
@@ -95,7 +95,7 @@ def test_any_file_can_be_rounded_to_any_precision(mixed: GgufSource, precision: 
 
 def test_eight_bits_round_activations_only_for_many_rows(mixed: GgufSource) -> None:
     few, many = (build(mixed, "int8", QKV, dynamic=dynamic) for dynamic in (False, True))
-    assert (type(few).__name__, type(many).__name__) == ("Grouped" if grouped.AVAILABLE else "Int8WeightOnly", "Int8Dynamic")
+    assert (few.kind, many.kind) == (INT8, "int8")
     assert error(few, mixed, QKV) < 0.05
     assert error(many, mixed, QKV) < 0.08
 

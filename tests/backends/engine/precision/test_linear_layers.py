@@ -7,14 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.engine.precision.grouped import Grouped
-from backends.engine.precision.int4 import Int4
-from backends.engine.precision.int8 import Int8Dynamic, Int8WeightOnly
-from backends.engine.precision.linear import Dense, Linear, Side
+from backends.engine.precision.linear import Layer, Linear, Side
 from backends.engine.precision.rounding import to_int4_blocks, to_int8_blocks, to_int8_rows
 from backends.engine.weights.source import Int4Blocks, Int8Blocks
 from kernels.cpu import grouped
-from kernels.cpu.buffers import Buffers
+from kernels.cpu.products import Int4Product, Int8Product
+from kernels.ops import Product, open_device
 
 F32, BF16 = torch.float32, torch.bfloat16
 GROUPS = (32, 64, 128)
@@ -86,6 +84,13 @@ def eight_bits(weight: torch.Tensor, group: int) -> Int8Blocks:
     return to_int8_blocks(weight)
 
 
+def product(blocks: Int4Blocks | Int8Blocks, bias: torch.Tensor | None, threads: int = 1) -> Product:
+    device = open_device(threads)
+    if isinstance(blocks, Int8Blocks):
+        return device.int8(blocks.codes, blocks.scales, bias)
+    return device.int4(blocks.codes, blocks.scales, blocks.minima, blocks.group, bias)
+
+
 @pytest.mark.skipif(not grouped.AVAILABLE, reason="this CPU does not multiply bfloat16")
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("rounded", [four_bits, eight_bits])
@@ -102,7 +107,7 @@ def test_grouped_products_are_those_of_their_levels(
 ) -> None:
     blocks, x = rounded(numbers(seed, outputs, columns), group), numbers(seed + 1, rows, columns).bfloat16()
     bias = numbers(seed + 2, outputs) if biased else None
-    one, two = (Grouped(blocks, bias, Buffers(BF16), threads)(x) for threads in (1, 2))
+    one, two = (product(blocks, bias, threads)(x) for threads in (1, 2))
     assert one.shape == (rows, outputs)
     assert one.is_contiguous()
     assert torch.equal(one, two)
@@ -115,7 +120,7 @@ def test_grouped_products_are_those_of_their_levels(
 @pytest.mark.skipif(not grouped.AVAILABLE, reason="this CPU does not multiply bfloat16")
 @pytest.mark.parametrize("rounded", [four_bits, eight_bits])
 def test_a_row_has_the_same_bits_in_any_batch(rounded: Callable[[torch.Tensor, int], Int4Blocks | Int8Blocks]) -> None:
-    layer = Grouped(rounded(numbers(1, 100, 576), 32), numbers(2, 100), Buffers(BF16), 1)
+    layer = product(rounded(numbers(1, 100, 576), 32), numbers(2, 100))
     x = numbers(3, 130, 576).bfloat16()
     whole = layer(x)
     for first, end in ((0, 1), (7, 9), (60, 69), (64, 65), (3, 130)):
@@ -130,13 +135,11 @@ def test_four_bit_products_of_torch_are_those_of_their_levels(
 ) -> None:
     blocks, x = to_int4_blocks(numbers(seed, outputs, columns), group), numbers(seed + 1, rows, columns).bfloat16()
     bias = numbers(seed + 2, outputs).bfloat16().float() if biased else None
-    layer = Int4(blocks, bias)
-    found = layer(x)
+    found = Int4Product(blocks.codes, blocks.scales, blocks.minima, group, bias)(x)
     assert found.dtype == BF16
     assert found.shape == (rows, outputs)
     assert found.is_contiguous()
     assert error(found, x, meant(blocks)[:, :columns], bias) < 1e-2
-    assert layer.kind == f"int4-g{group}"
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -145,7 +148,7 @@ def test_four_bit_products_of_torch_are_those_of_their_levels(
 def test_eight_bit_weights_multiply_bfloat16(biased: bool, outputs: int, columns: int, rows: int, seed: int) -> None:
     weight, x = to_int8_rows(numbers(seed, outputs, columns)), numbers(seed + 1, rows, columns).bfloat16()
     bias = numbers(seed + 2, outputs).bfloat16().float() if biased else None
-    found = Int8WeightOnly(weight, bias)(x)
+    found = Int8Product(weight.codes, weight.scales, bias)(x)
     assert found.dtype == BF16
     # Scales are kept in bfloat16, as the kernel wants them.
     assert error(found, x, weight.codes * weight.scales.bfloat16().float()[:, None], bias) < 1e-2
@@ -162,7 +165,7 @@ def test_eight_bit_activations_have_a_scale_of_their_own_in_each_row(
     loud = 10.0 ** torch.arange(rows).remainder(7).sub(3)[:, None]
     x = (numbers(seed + 1, rows, columns) * loud).to(dtype)
     bias = numbers(seed + 2, outputs) if biased else None
-    one, two = (Int8Dynamic(weight, bias, Buffers(BF16), threads)(x) for threads in (1, 2))
+    one, two = (open_device(threads).int8_dynamic(weight.codes, weight.scales, bias)(x) for threads in (1, 2))
     assert one.dtype == dtype
     assert torch.equal(one, two)
     rounded = to_int8_rows(x)
@@ -181,7 +184,7 @@ def test_eight_bit_activations_have_a_scale_of_their_own_in_each_row(
 def test_a_row_of_zeros_is_not_divided_by_its_size(dtype: torch.dtype) -> None:
     weight = to_int8_rows(torch.cat([numbers(1, 15, 64), torch.zeros(1, 64)]))
     x = torch.cat([torch.zeros(1, 64), numbers(2, 1, 64)]).to(dtype)
-    found = Int8Dynamic(weight, None, Buffers(BF16), 1)(x)
+    found = open_device(1).int8_dynamic(weight.codes, weight.scales, None)(x)
     assert torch.equal(found[0], torch.zeros(16, dtype=dtype))
     assert float(found[1, 15]) == 0
     assert found.isfinite().all()
@@ -200,7 +203,7 @@ def test_eight_bits_reach_the_largest_weight_of_each_row(outputs: int, columns: 
 @types
 def test_dense_layers_convert_activations_and_give_back_their_type(dtype: torch.dtype, stored: torch.dtype) -> None:
     weight, bias, x = numbers(1, 48, 64).to(stored), numbers(2, 48), numbers(3, 5, 64).to(dtype)
-    found = Dense(weight, bias)(x)
+    found = open_device(1).dense(weight, bias)(x)
     assert found.dtype == dtype
     assert error(found, x, weight, bias) < (1e-6 if dtype == stored == F32 else 6e-3)
 
@@ -218,7 +221,7 @@ class _Marked:
 
 
 def test_layers_side_by_side_keep_their_order() -> None:
-    parts: list[Linear] = [_Marked(1.0, 2), Dense(torch.ones(3, 8), None), _Marked(3.0, 1)]
+    parts: list[Linear] = [_Marked(1.0, 2), Layer(open_device(1).dense(torch.ones(3, 8), None), "fp32"), _Marked(3.0, 1)]
     side = Side(parts)
     assert side(torch.ones(2, 8)).tolist() == [[1, 1, 8, 8, 8, 3]] * 2
     assert (side.kind, side.nbytes) == ("marked+fp32", 2 + 3 * 8 * 4 + 1)
