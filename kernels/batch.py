@@ -32,8 +32,8 @@ class KvPool:
     """The cache of the layers that see equally far.
 
     Args:
-        cache: [blocks, layers, 2, block, kv_heads, head_dim] of the activations' type, or int8.
-        scales: [blocks, layers, 2, block, kv_heads] float32 for an int8 cache, else None.
+        cache: [blocks, layers, 2, block, kv_heads, head_dim] of the activations' type, int8, or float8_e4m3fn on GPUs.
+        scales: [blocks, layers, 2, block, kv_heads] float32 for a cache of 8 bits, else None.
         window: keys that a query sees, itself included; 0 is all.
     """
 
@@ -68,12 +68,15 @@ class DecodeBatch:
     """One token per row, each attending to its own sequence (a draft's tokens are rows of the same sequence).
 
     Args:
-        positions: [rows] int64.
-        tables: for every pool [rows, entries] int64: the block of each stretch of tokens; entries before the window are unused.
+        positions: [rows] int64, on the host; or where operators compute, and then -1 is a row that only fills the batch.
+        tables: for every pool [rows, entries] int64, in the same place: the block of each stretch of tokens; entries before the
+            window are unused.
+        longest: no position is as large.
     """
 
     positions: torch.Tensor
     tables: tuple[torch.Tensor, ...]
+    longest: int
 
 
 @dataclass(frozen=True, slots=True)

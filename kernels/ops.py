@@ -5,13 +5,14 @@ products of the layers, each bound to its weights, and the operators between the
 then run for every layer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
 from kernels.batch import AttentionShape, DecodeBatch, KvPool, LayerPlace, PrefillChunk
 from kernels.cpu.device import CpuDevice
+from kernels.problems import DeviceError
 
 
 class Attention(Protocol):
@@ -69,7 +70,7 @@ class Ops(Protocol):
 
 
 class Product(Protocol):
-    """A matrix product, bound to its weights. A row's bits do not depend on how many rows there are, but for dense weights."""
+    """A matrix product, bound to its weights. On a CPU a row has the same bits beside any others, but for float32."""
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +83,49 @@ class Product(Protocol):
 
 
 class Device(Protocol):
-    """Makes products and operators. Weights may be anywhere; a product keeps its own where it computes."""
+    """Makes products and operators. Weights may be anywhere; a product keeps its own where it computes.
+
+    The caches and the vectors of a model, hidden states and logits are at `place`. What describes a batch is on the host.
+    """
+
+    @property
+    def place(self) -> torch.device:
+        """Where tensors are that operators read and write."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What computes, for people."""
+        ...
+
+    def memory_for_cache(self) -> int:
+        """Bytes that a cache of keys and values may take, now."""
+        ...
+
+    @property
+    def block(self) -> int:
+        """Tokens of a block of the cache that suit it."""
+        ...
+
+    @property
+    def captures(self) -> bool:
+        """Whether `capture` saves time."""
+        ...
+
+    @property
+    def half(self) -> torch.dtype:
+        """The type of activations of 16 bits."""
+        ...
+
+    @property
+    def has_fast_bf16(self) -> bool:
+        """Whether bfloat16 is multiplied faster than float32."""
+        ...
+
+    @property
+    def has_fp8(self) -> bool:
+        """Whether 8-bit floating point is multiplied and stored."""
+        ...
 
     @property
     def int8_group(self) -> int:
@@ -124,6 +167,14 @@ class Device(Protocol):
         """Multiply with `codes * scales`, codes [out, in] int8 and scales [out], after rounding activations to 8 bits too."""
         ...
 
+    def fp8(self, weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+        """Multiply with [out, in], after rounding weights and activations to float8_e4m3fn with a scale for each row.
+
+        Raises:
+            ValueError: the device has no such products, or a size is no multiple of 16.
+        """
+        ...
+
     def dense_logits(self, weight: torch.Tensor) -> Product:
         """Multiply float32 with [vocab, in] in bfloat16 or float32, to float32."""
         ...
@@ -132,11 +183,18 @@ class Device(Protocol):
         """Multiply float32 with `codes * scales`, [vocab, in] int8 and [vocab, in / 32], to float32."""
         ...
 
+    def capture(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        """Record what a function launches; calling what is returned launches that again, on the same tensors.
+
+        The function must not look at a number in a tensor. It is called several times here, and never again.
+        """
+        ...
+
     def ops(self, shape: AttentionShape, pools: Sequence[KvPool], layers: Sequence[LayerPlace], dtype: torch.dtype) -> Ops:
         """Make the operators of one model.
 
         Args:
-            dtype: of activations: bfloat16 or float32.
+            dtype: of activations: `half` or float32.
 
         Raises:
             ValueError: the model's shape is not possible.
@@ -144,6 +202,23 @@ class Device(Protocol):
         ...
 
 
-def open_device(threads: int) -> Device:
-    """Open the CPU, to be used with at most so many threads."""
-    return CpuDevice(threads)
+def open_device(name: str = "cpu", *, threads: int) -> Device:
+    """Open a device.
+
+    Args:
+        name: `cpu`; `cuda`, the first GPU that torch sees; `auto`, that GPU if there is one, else the CPU; or `interpreter`:
+            the GPU's kernels on the CPU in Triton's interpreter, which is for tests and thousands of times slower.
+        threads: at most so many, on a CPU.
+
+    Raises:
+        DeviceError: there is no such GPU, or it is too old, or Triton is not installed.
+    """
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return CpuDevice(threads)
+    try:
+        from kernels.gpu.device import open_gpu  # CPUs do without Triton
+    except ModuleNotFoundError as error:
+        if error.name != "triton":
+            raise
+        raise DeviceError(f"device = {name!r} needs the package triton: pip install 'baton-llm[cuda]'") from error
+    return open_gpu("cuda" if name == "auto" else name)

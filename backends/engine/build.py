@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from time import monotonic
 
-import psutil
 import torch
 
 from backends.child.errors import LoadError
@@ -19,7 +18,7 @@ from backends.engine.scheduling.limits import Limits
 from backends.engine.scheduling.scheduler import Scheduler
 from backends.engine.shape import ModelShape
 from kernels.batch import AttentionShape, KvPool, LayerPlace
-from kernels.ops import Device
+from kernels.ops import Device, Ops
 
 _DEFAULT_CONTEXT = 4096
 _LEAST_CONTEXT = 512
@@ -71,17 +70,26 @@ def build_engine(
     Raises:
         LoadError: settings do not fit the model or each other.
     """
-    limit, dtype = request_limit(config, shape), activation_dtype(precisions)
-    pools = _make_pools(shape, config, limit, dtype)
-    ops = device.ops(_attention(shape), pools, _places(shape, weights, limit), dtype)
+    limit, dtype = request_limit(config, shape), activation_dtype(precisions, device)
+    pools = _make_pools(shape, config, limit, dtype, device)
+    ops = _make_ops(device, shape, weights, pools, limit, dtype)
     model = Transformer(shape, weights, ops, tokens)
     return Engine(
         limit=limit,
         model=model,
         pools=pools,
         scheduler=_make_scheduler(config, pools, precisions, limit),
-        runner=Runner(model, pools, config.slots, limit),
+        runner=Runner(model, pools, config.slots, limit, device),
     )
+
+
+def _make_ops(
+    device: Device, shape: ModelShape, weights: ModelWeights, pools: list[KvPool], limit: int, dtype: torch.dtype
+) -> Ops:
+    try:
+        return device.ops(_attention(shape), pools, _places(shape, weights, limit, device), dtype)
+    except ValueError as error:
+        raise LoadError(str(error)) from error
 
 
 def request_limit(config: EngineConfig, shape: ModelShape) -> int:
@@ -96,32 +104,43 @@ def request_limit(config: EngineConfig, shape: ModelShape) -> int:
     return limit
 
 
-def activation_dtype(precisions: Precisions) -> torch.dtype:
-    """float32 only where all weights are: everything else computes in bfloat16 between the products."""
+def activation_dtype(precisions: Precisions, device: Device) -> torch.dtype:
+    """float32 only where all weights are: everything else computes in 16 bits between the products."""
     exact = precisions.decode == "fp32" and precisions.prefill in (None, "fp32")
-    return torch.float32 if exact else torch.bfloat16
+    return torch.float32 if exact else device.half
 
 
-def _make_pools(shape: ModelShape, config: EngineConfig, limit: int, dtype: torch.dtype) -> list[KvPool]:
+def _make_pools(shape: ModelShape, config: EngineConfig, limit: int, dtype: torch.dtype, device: Device) -> list[KvPool]:
     """One pool of blocks for each group of layers, all of the same number of blocks."""
-    kind = {"auto": dtype, "bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.int8}[config.kv]
-    if kind not in (dtype, torch.int8):
-        wanted = "fp32" if dtype == torch.float32 else "bf16"
-        raise LoadError(f"kv is {config.kv}, but with these precisions of the weights it must be {wanted} or int8")
-    per_token = 2 * len(shape.layers) * shape.kv_heads * (shape.head_dim * kind.itemsize + 4 * (kind == torch.int8))
+    kind = _cache_type(config, dtype, device)
+    coded = kind in (torch.int8, torch.float8_e4m3fn)
+    block = config.block or device.block
+    per_token = 2 * len(shape.layers) * shape.kv_heads * (shape.head_dim * kind.itemsize + 4 * coded)
     tokens = config.kv_tokens
     if not tokens:
         tokens = limit * config.slots
-        available = psutil.virtual_memory().available // 4
-        while tokens > _LEAST_CONTEXT and tokens * per_token > available:
+        most = device.memory_for_cache()
+        while tokens > _LEAST_CONTEXT and tokens * per_token > most:
             tokens //= 2
-    blocks = max(1, tokens // config.block)
+    blocks = max(1, tokens // block)
     pools = []
     for group in layer_groups(shape):
-        size = (blocks, len(group.layers), 2, config.block, shape.kv_heads)
-        scales = torch.zeros(size) if kind == torch.int8 else None
-        pools.append(KvPool(torch.zeros(*size, shape.head_dim, dtype=kind), scales, group.window))
+        size = (blocks, len(group.layers), 2, block, shape.kv_heads)
+        scales = torch.zeros(size, device=device.place) if coded else None
+        cache = torch.zeros(*size, shape.head_dim, dtype=kind, device=device.place)
+        pools.append(KvPool(cache, scales, group.window))
     return pools
+
+
+def _cache_type(config: EngineConfig, dtype: torch.dtype, device: Device) -> torch.dtype:
+    kinds = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.int8, "fp8": torch.float8_e4m3fn}
+    kind = dtype if config.kv == "auto" else kinds[config.kv]
+    if kind == torch.float8_e4m3fn and not device.has_fp8:
+        raise LoadError(f"kv is fp8, which {device.name} does not have")
+    if kind not in (dtype, torch.int8, torch.float8_e4m3fn):
+        wanted = "fp32" if dtype == torch.float32 else "bf16"
+        raise LoadError(f"kv is {config.kv}, but with these precisions of the weights it must be {wanted} or int8")
+    return kind
 
 
 def _attention(shape: ModelShape) -> AttentionShape:
@@ -136,9 +155,10 @@ def _attention(shape: ModelShape) -> AttentionShape:
     )
 
 
-def _places(shape: ModelShape, weights: ModelWeights, positions: int) -> list[LayerPlace]:
+def _places(shape: ModelShape, weights: ModelWeights, positions: int, device: Device) -> list[LayerPlace]:
     """Where each layer's keys are, and its table of angles; layers with the same rotation share one."""
-    tables = {rope: angle_table(rope, shape.head_dim, positions) for rope in {layer.rope for layer in shape.layers}}
+    ropes = {layer.rope for layer in shape.layers}
+    tables = {rope: angle_table(rope, shape.head_dim, positions).to(device.place) for rope in ropes}
     where = {layer: (g, index) for g, group in enumerate(layer_groups(shape)) for index, layer in enumerate(group.layers)}
     return [
         LayerPlace(pool=where[i][0], index=where[i][1], angles=tables[layer.rope], q_norm=norms.q, k_norm=norms.k)
@@ -154,7 +174,7 @@ def _make_scheduler(config: EngineConfig, pools: list[KvPool], precisions: Preci
         context=limit,
         draft_below=config.draft_below if config.draft_tokens else 0,
     )
-    groups = [KvGroup(window=pool.window, blocks=pool.cache.shape[0], block=config.block) for pool in pools]
+    groups = [KvGroup(window=pool.window, blocks=pool.cache.shape[0], block=pool.block) for pool in pools]
     return Scheduler(
         limits,
         BlockManager(groups, lineage=f"{precisions}"),

@@ -5,11 +5,16 @@ from itertools import accumulate
 
 import torch
 
+from backends.engine.graphs import DecodeGraphs
 from backends.engine.model.transformer import Transformer
 from backends.engine.scheduling.sequence import Sequence
 from backends.engine.scheduling.step import Chunk, Step
 from backends.engine.tables import Tables
 from kernels.batch import DecodeBatch, KvPool, PrefillChunk
+from kernels.ops import Device
+
+Rows = tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]
+"""Tokens and positions, [rows] int64, and for each group of layers their block tables, [rows, entries] int64."""
 
 
 class Runner:
@@ -19,12 +24,15 @@ class Runner:
         pools: one for each group of layers.
         slots: sequences that run at once.
         context: tokens of the longest.
+        device: the one that the model is on.
     """
 
-    def __init__(self, model: Transformer, pools: list[KvPool], slots: int, context: int) -> None:
+    def __init__(self, model: Transformer, pools: list[KvPool], slots: int, context: int, device: Device) -> None:
         self._model, self._pools = model, pools
         self._block = pools[0].block
-        self._tables = Tables(slots, -(-context // self._block) + 1, len(pools))
+        entries = -(-context // self._block) + 1
+        self._tables = Tables(slots, entries, len(pools))
+        self._graphs = DecodeGraphs(model, device, entries, len(pools), context) if device.captures else None
 
     def prepare(self, step: Step, running: Iterable[Sequence]) -> None:
         """Make the copies of a step, before anything of it is computed."""
@@ -41,8 +49,9 @@ class Runner:
         Returns:
             [sum of `1 + len(draft)`, vocab] float32 logits, sequence after sequence.
         """
-        parts = [(sequence, sequence.num_computed, [sequence.tokens[-1], *sequence.draft]) for sequence in sequences]
-        return self._model.logits(self._one_by_one(parts, None))
+        rows = self._rows((s, s.num_computed, [s.tokens[-1], *s.draft]) for s in sequences)
+        logits = self._graphs.logits(*rows) if self._graphs else None
+        return self._model.logits(self._hidden(*rows, None)) if logits is None else logits
 
     def replay(self, chunks: list[Chunk]) -> list[torch.Tensor]:
         """Compute parts of answers again, with the same bits as when they were generated.
@@ -51,11 +60,11 @@ class Runner:
             For each chunk the final hidden state of its last token, [1, hidden] float32, if that is the sequence's newest one,
             else [0, hidden]. Valid until the next computation.
         """
-        parts = [(chunk.sequence, chunk.start, chunk.sequence.tokens[chunk.start : chunk.end]) for chunk in chunks]
-        lasts = accumulate(len(tokens) for _, _, tokens in parts)
+        rows = self._rows((chunk.sequence, chunk.start, chunk.sequence.tokens[chunk.start : chunk.end]) for chunk in chunks)
+        lasts = accumulate(chunk.end - chunk.start for chunk in chunks)
         counts = [int(chunk.end == len(chunk.sequence.tokens)) for chunk in chunks]
         wanted = [last - 1 for last, count in zip(lasts, counts, strict=True) if count]
-        return list(torch.split(self._one_by_one(parts, torch.tensor(wanted, dtype=torch.int64)), counts))
+        return list(torch.split(self._hidden(*rows, torch.tensor(wanted, dtype=torch.int64)), counts))
 
     def prefill(self, chunks: list[Chunk]) -> list[torch.Tensor]:
         """Compute parts of prompts.
@@ -87,8 +96,8 @@ class Runner:
         )
         return list(torch.split(hidden, counts))
 
-    def _one_by_one(self, parts: list[tuple[Sequence, int, list[int]]], wanted: torch.Tensor | None) -> torch.Tensor:
-        """Compute tokens from a position on with the decode weights, each in a row of its own; see `Transformer.run`."""
+    def _rows(self, parts: Iterable[tuple[Sequence, int, list[int]]]) -> Rows:
+        """Put tokens from a position on, of each sequence, into rows of their own."""
         tokens: list[int] = []
         positions: list[int] = []
         rows: list[int] = []
@@ -97,9 +106,15 @@ class Runner:
             positions += range(start, start + len(some))
             rows += [self._tables.row(sequence, self._block)] * len(some)
         entries = max(positions) // self._block + 1
-        tables = tuple(tensor[rows, :entries] for tensor in self._tables.tensors)
-        attention = self._model.ops.decode(DecodeBatch(torch.tensor(positions), tables))
-        return self._model.run(self._model.weights.decode, torch.tensor(tokens), attention, wanted)
+        tables = [tensor[rows, :entries] for tensor in self._tables.tensors]
+        return torch.tensor(tokens), torch.tensor(positions), tables
+
+    def _hidden(
+        self, tokens: torch.Tensor, positions: torch.Tensor, tables: list[torch.Tensor], wanted: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Compute rows with the decode weights; see `Transformer.run`."""
+        attention = self._model.ops.decode(DecodeBatch(positions, tuple(tables), int(positions.max()) + 1))
+        return self._model.run(self._model.weights.decode, tokens, attention, wanted)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Turn final hidden states into logits."""

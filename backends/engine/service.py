@@ -28,7 +28,8 @@ from backends.engine.tokenizers.load import load_tokenizer
 from backends.engine.weights.open_source import open_source
 from backends.text.constraint import Constraint
 from backends.types import GenerateRequest, Tokens
-from kernels.ops import open_device
+from kernels.ops import Device, open_device
+from kernels.problems import DeviceError
 
 log = logging.getLogger("baton.engine")
 
@@ -50,7 +51,8 @@ class Service:
         self.vocabulary = load_tokenizer(path)
         if self.vocabulary.size > shape.vocab:
             raise LoadError(f"the tokenizer of {path} has {self.vocabulary.size} tokens, the model only {shape.vocab}")
-        precisions, device = choose(config, source), open_device(threads)
+        device = _open(config, threads)
+        precisions = choose(config, source, device)
         with torch.inference_mode(), loading():
             weights = load_weights(source, precisions, device, _report)
         source.close()
@@ -166,6 +168,13 @@ class Service:
                 sequence.tokens.append(token)
                 scheduler.commit(step)
             scheduler.finish(sequence, keep=False)
+
+
+def _open(config: EngineConfig, threads: int) -> Device:
+    try:
+        return open_device(config.device, threads=threads)
+    except DeviceError as error:
+        raise LoadError(str(error)) from error
 
 
 def _report(done: int, of: int) -> None:

@@ -1,7 +1,8 @@
 """The CPU as a device. See `kernels.ops.Device`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import psutil
 import torch
 
 from kernels.batch import AttentionShape, KvPool, LayerPlace
@@ -9,7 +10,8 @@ from kernels.cpu.buffers import Buffers
 from kernels.cpu.grouped import AVAILABLE, GroupedProduct
 from kernels.cpu.logits import DenseLogits, Int8Logits
 from kernels.cpu.ops import CpuOps
-from kernels.cpu.products import DenseProduct, Int4Product, Int8DynamicProduct, Int8Product
+from kernels.cpu.products import CpuDenseProduct, Int4Product, Int8DynamicProduct, Int8Product
+from kernels.dense import DenseProduct
 from kernels.reference import TorchOps
 
 _LANES = 16  # the vectors that kernels read the cache in
@@ -19,14 +21,28 @@ _GROUP = 32
 class CpuDevice:
     """At most `threads` threads compute."""
 
+    place = torch.device("cpu")
+    name = "cpu"
+    half = torch.bfloat16
+    block = 8
+    has_fp8 = captures = False
     int8_group = _GROUP if AVAILABLE else 0
 
     def __init__(self, threads: int) -> None:
         self._threads, self._buffers = threads, Buffers(torch.bfloat16)
 
+    def memory_for_cache(self) -> int:
+        """See `kernels.ops.Device.memory_for_cache`: a quarter, for other programs run on the same memory."""
+        return int(psutil.virtual_memory().available // 4)
+
+    @property
+    def has_fast_bf16(self) -> bool:
+        """See `kernels.ops.Device.has_fast_bf16`."""
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
     def dense(self, weight: torch.Tensor, bias: torch.Tensor | None) -> DenseProduct:
         """See `kernels.ops.Device.dense`."""
-        return DenseProduct(weight, bias)
+        return CpuDenseProduct(weight, bias)
 
     def int4(
         self, codes: torch.Tensor, scales: torch.Tensor, minima: torch.Tensor, group: int, bias: torch.Tensor | None
@@ -42,6 +58,10 @@ class CpuDevice:
             return GroupedProduct(codes, scales, None, _GROUP, bias, self._buffers, self._threads)
         return Int8Product(codes, scales, bias)
 
+    def fp8(self, weight: torch.Tensor, bias: torch.Tensor | None) -> DenseProduct:
+        """See `kernels.ops.Device.fp8`."""
+        raise ValueError("CPUs do not multiply 8-bit floating point")
+
     def int8_dynamic(self, codes: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor | None) -> Int8DynamicProduct:
         """See `kernels.ops.Device.int8_dynamic`."""
         return Int8DynamicProduct(codes, scales, bias, self._buffers, self._threads)
@@ -53,6 +73,10 @@ class CpuDevice:
     def int8_logits(self, codes: torch.Tensor, scales: torch.Tensor) -> Int8Logits:
         """See `kernels.ops.Device.int8_logits`."""
         return Int8Logits(codes, scales, self._threads)
+
+    def capture(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        """See `kernels.ops.Device.capture`: nothing is saved."""
+        return function
 
     def ops(
         self, shape: AttentionShape, pools: Sequence[KvPool], layers: Sequence[LayerPlace], dtype: torch.dtype

@@ -1,4 +1,4 @@
-"""Matrix products on torch's own kernels: dense, in 8 bits on both sides, and what CPUs without bfloat16 arithmetic take."""
+"""Matrix products on torch's own kernels: in 8 bits on both sides, and what CPUs without bfloat16 arithmetic take."""
 
 import torch
 from torch.nn import functional as F
@@ -6,24 +6,24 @@ from torch.nn import functional as F
 from kernels.cpu.buffers import Buffers
 from kernels.cpu.int8 import dequantise_bf16, dequantise_f32, quantise_bf16, quantise_f32
 from kernels.cpu.launch import Launch
+from kernels.dense import DenseProduct
 
 # torch's kernels read or compute so many at once, whether they are there or not.
 _INT4_OUTPUTS, _INT8_COLUMNS = 16, 16
 
 
-class DenseProduct:
-    """Weights in bfloat16 or float32; see `kernels.ops.Device.dense`."""
+class CpuDenseProduct(DenseProduct):
+    """A row of bfloat16 has the same bits alone and beside others.
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-        self._weight = weight
-        self._bias = None if bias is None else bias.to(weight.dtype)
-        self.nbytes = weight.nbytes
+    oneDNN adds up a single row in another order than two or more, which shows in a few of a thousand results: so one row is
+    computed twice. That takes no longer, as memory is what it waits for.
+    """
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply; activations of another type are converted and the result is converted back."""
-        if x.dtype == self._weight.dtype:
-            return F.linear(x, self._weight, self._bias)
-        return F.linear(x.to(self._weight.dtype), self._weight, self._bias).to(x.dtype)
+        """Multiply; see `kernels.dense.DenseProduct`."""
+        if len(x) == 1 and self._weight.dtype == torch.bfloat16:
+            return super().__call__(x.expand(2, -1).contiguous())[:1]
+        return super().__call__(x)
 
 
 class Int4Product:

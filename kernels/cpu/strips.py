@@ -57,73 +57,83 @@ def _unpacked_bytes(builder: ir.IRBuilder, address: Any) -> Any:
     return builder.fptrunc(numbers, _PAIRS)
 
 
-def _scaled_nibbles(builder: ir.IRBuilder, dots: Any, total: Any, sums: Any, factors: Any, minima: Any) -> Any:
-    """Emit total + factors * (dots - 128 * sums) + minima * sums."""
+def _dots(
+    builder: ir.IRBuilder, bits: int, rows: int, left: Any, left_stride: Any, codes: Any, pairs: Any
+) -> tuple[list[Any], Any]:
+    """Emit the dot products of `rows` rows with the codes of a group; the address behind the codes comes with them.
+
+    Args:
+        left: the address of the group's columns in the first row.
+    """
+    width, unpacked = LANES * bits // 4, _unpacked_nibbles if bits == 4 else _unpacked_bytes
+    start, loop, end = builder.block, builder.append_basic_block("pair"), builder.append_basic_block("pairs")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    pair, here = builder.phi(LONG), builder.phi(LONG)
+    before = [builder.phi(FLOATS) for _ in range(rows * VECTORS)]
+    weights = [unpacked(builder, builder.add(here, LONG(width * v))) for v in range(VECTORS)]
+    after: list[Any] = []
+    for row in range(rows):
+        at = builder.add(row_of(builder, left, left_stride, LONG(row)), builder.shl(pair, LONG(2)))
+        word = builder.bitcast(spread(builder, load_at(builder, at, INT, 2)), _PAIRS)
+        own = before[row * VECTORS : (row + 1) * VECTORS]
+        after += [call(builder, _DOTS, FLOATS, dot, word, weight) for dot, weight in zip(own, weights, strict=True)]
+    next_pair, behind = builder.add(pair, LONG(1)), builder.add(here, LONG(VECTORS * width))
+    builder.cbranch(builder.icmp_signed("<", next_pair, pairs), loop, end)
+    firsts = [LONG(0), codes, *[ZEROS] * len(before)]
+    for phi, first, value in zip([pair, here, *before], firsts, [next_pair, behind, *after], strict=True):
+        phi.add_incoming(first, start)
+        phi.add_incoming(value, loop)
+    builder.position_at_end(end)
+    return after, behind
+
+
+def _factors(builder: ir.IRBuilder, bits: int, address: Any) -> tuple[list[Any], Any]:
+    """Emit loads of a group's scales and, with 4 bits, its minima; the address behind them comes with them."""
+    factors = []
+    for _ in range(VECTORS * (2 if bits == 4 else 1)):
+        factors.append(builder.fpext(load_at(builder, address, _HALVES, 2 * LANES), FLOATS))
+        address = builder.add(address, LONG(2 * LANES))
+    return factors, address
+
+
+def _added(builder: ir.IRBuilder, total: Any, dots: Any, sums: Any, factors: Sequence[Any]) -> Any:
+    """Emit total + scale * dots, or with a minimum total + scale * (dots - 128 * sums) + minimum * sums."""
+    if len(factors) == 1:
+        return call(builder, "llvm.fmuladd.v16f32", FLOATS, dots, factors[0], total)
     exact = call(builder, "llvm.fmuladd.v16f32", FLOATS, sums, spread(builder, FLOAT(-_OFFSET)), dots)
-    total = call(builder, "llvm.fmuladd.v16f32", FLOATS, exact, factors, total)
-    return call(builder, "llvm.fmuladd.v16f32", FLOATS, minima, sums, total)
+    total = call(builder, "llvm.fmuladd.v16f32", FLOATS, exact, factors[0], total)
+    return call(builder, "llvm.fmuladd.v16f32", FLOATS, factors[1], sums, total)
 
 
 def _strip(builder: ir.IRBuilder, bits: int, rows: int, places: Sequence[Any], groups: Any, pairs: Any) -> None:
     """Emit the product of `rows` rows with one strip."""
     left, left_stride, sums, sums_stride, strip, out = places
-    unpacked = _unpacked_nibbles if bits == 4 else _unpacked_bytes
-    start = builder.block
-    outer, inner, after, end = (builder.append_basic_block(name) for name in ("group", "pair", "scale", "end"))
-    builder.branch(outer)
-
-    builder.position_at_end(outer)
+    start, loop, end = builder.block, builder.append_basic_block("group"), builder.append_basic_block("groups")
+    builder.branch(loop)
+    builder.position_at_end(loop)
     group, here = builder.phi(LONG), builder.phi(LONG)
-    totals = [builder.phi(FLOATS) for _ in range(rows * VECTORS)]
-    first_pair = builder.mul(group, pairs)
-    builder.branch(inner)
-
-    builder.position_at_end(inner)
-    pair = builder.phi(LONG)
-    dots = [builder.phi(FLOATS) for _ in totals]
-    width = LANES * bits // 4
-    codes = builder.add(here, builder.mul(pair, LONG(VECTORS * width)))
-    weights = [unpacked(builder, builder.add(codes, LONG(width * v))) for v in range(VECTORS)]
-    added: list[Any] = []
+    before = [builder.phi(FLOATS) for _ in range(rows * VECTORS)]
+    columns = builder.add(left, builder.shl(builder.mul(group, pairs), LONG(2)))
+    dots, behind = _dots(builder, bits, rows, columns, left_stride, here, pairs)
+    factors, behind = _factors(builder, bits, behind)
+    after: list[Any] = []
     for row in range(rows):
-        at = builder.add(row_of(builder, left, left_stride, LONG(row)), builder.shl(builder.add(first_pair, pair), LONG(2)))
-        word = builder.bitcast(spread(builder, load_at(builder, at, INT, 2)), _PAIRS)
-        before = dots[row * VECTORS : (row + 1) * VECTORS]
-        added += [call(builder, _DOTS, FLOATS, dot, word, weight) for dot, weight in zip(before, weights, strict=True)]
-    next_pair = builder.add(pair, LONG(1))
-    builder.cbranch(builder.icmp_signed("<", next_pair, pairs), inner, after)
-    for phi, first, value in zip([pair, *dots], [LONG(0), *[ZEROS] * len(dots)], [next_pair, *added], strict=True):
-        phi.add_incoming(first, outer)
-        phi.add_incoming(value, inner)
-
-    builder.position_at_end(after)
-    following = builder.add(here, builder.mul(pairs, LONG(VECTORS * width)))
-    factors = []
-    for _ in range(VECTORS * (2 if bits == 4 else 1)):
-        factors.append(builder.fpext(load_at(builder, following, _HALVES, 2 * LANES), FLOATS))
-        following = builder.add(following, LONG(2 * LANES))
-    new: list[Any] = []
-    for row in range(rows):
+        row_sum = None
         if bits == 4:
             at = builder.add(row_of(builder, sums, sums_stride, LONG(row)), builder.shl(group, LONG(2)))
             row_sum = spread(builder, load_at(builder, at, FLOAT, 4))
         for v in range(VECTORS):
             index = row * VECTORS + v
-            if bits == 4:
-                scaled = _scaled_nibbles(builder, added[index], totals[index], row_sum, factors[v], factors[VECTORS + v])
-            else:
-                scaled = call(builder, "llvm.fmuladd.v16f32", FLOATS, added[index], factors[v], totals[index])
-            new.append(scaled)
+            after.append(_added(builder, before[index], dots[index], row_sum, factors[v::VECTORS]))
     next_group = builder.add(group, LONG(1))
-    builder.cbranch(builder.icmp_signed("<", next_group, groups), outer, end)
-    for phi, first, value in zip(
-        [group, here, *totals], [LONG(0), strip, *[ZEROS] * len(totals)], [next_group, following, *new], strict=True
-    ):
+    builder.cbranch(builder.icmp_signed("<", next_group, groups), loop, end)
+    firsts = [LONG(0), strip, *[ZEROS] * len(before)]
+    for phi, first, value in zip([group, here, *before], firsts, [next_group, behind, *after], strict=True):
         phi.add_incoming(first, start)
-        phi.add_incoming(value, after)
-
+        phi.add_incoming(value, builder.block)
     builder.position_at_end(end)
-    for index, value in enumerate(new):
+    for index, value in enumerate(after):
         store_at(builder, value, builder.add(out, LONG(64 * index)), 64)
 
 

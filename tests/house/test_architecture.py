@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"gateway", "backends", "edge", "kernels", "tests", "compose", ".ci", "benchmarks", "docs"}
 
 # Lines that hold code: comments, docstrings and blank lines are free, so nobody gains by leaving them out.
-FILE_LINES, FUNCTION_LINES, TEST_FILE_LINES = 300, 40, 400
+FILE_LINES, FUNCTION_LINES, KERNEL_LINES, TEST_FILE_LINES = 300, 40, 120, 400
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common_utils", "misc"}
 
 
@@ -84,7 +84,9 @@ def test_functions_fit_on_a_screen(ours: list[Module]) -> None:
         for module in ours
         for function in [*module.nodes(ast.FunctionDef), *module.nodes(ast.AsyncFunctionDef)]
     }
-    assert {name: size for name, size in sizes.items() if size > FUNCTION_LINES} == {}
+    # Kernels for GPUs, and what launches them, name dozens of arguments, one on a line.
+    limits = {name: KERNEL_LINES if name.startswith("kernels/gpu/") else FUNCTION_LINES for name in sizes}
+    assert {name: size for name, size in sizes.items() if size > limits[name]} == {}
 
 
 def test_every_module_says_what_it_is(ours: list[Module]) -> None:

@@ -124,7 +124,8 @@ class Paged:
         chosen = [s for s, _ in kept]
         # Entries behind the longest of the batch are not there, as in the engine.
         entries = max(position for _, position in kept) // self.case.block + 1
-        return DecodeBatch(torch.tensor([p for _, p in kept]), tuple(table[chosen, :entries] for table in self.tables))
+        longest = max(position for _, position in kept) + 1
+        return DecodeBatch(torch.tensor([p for _, p in kept]), tuple(table[chosen, :entries] for table in self.tables), longest)
 
     def chunks(self) -> list[PrefillChunk]:
         """A chunk for the new tokens of each sequence."""

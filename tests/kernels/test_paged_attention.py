@@ -178,14 +178,14 @@ def test_keys_are_normed_and_rotated_before_they_are_stored_and_values_are_not()
 
 def test_the_fastest_operators_that_can_do_a_model_are_chosen() -> None:
     paged = Paged(Case(), [(3, 1)])
-    assert isinstance(open_device(1).ops(paged.shape, paged.pools(), paged.layers(), F32), CpuOps)
+    assert isinstance(open_device(threads=1).ops(paged.shape, paged.pools(), paged.layers(), F32), CpuOps)
 
 
 @pytest.mark.parametrize("head_dim", [24, 80, 100])
 def test_heads_of_any_even_length_are_possible(head_dim: int) -> None:
     paged = Paged(Case(head_dim=head_dim, window=20, qk_norm=True), [(50, 1), (3, 1)])
     ours, theirs = paged.pools(), paged.pools()
-    ops = open_device(1).ops(paged.shape, ours, paged.layers(), F32)
+    ops = open_device(threads=1).ops(paged.shape, ours, paged.layers(), F32)
     for plan in plans(paged):
         for one, other in zip(attended(paged, plan(ops)), attended(paged, plan(plain(paged, theirs))), strict=True):
             assert error(one, other) < 3e-6
@@ -196,4 +196,4 @@ def test_impossible_shapes_are_refused(heads: int, head_dim: int) -> None:
     shape = Paged(Case(), [(3, 1)]).shape
     wrong = type(shape)(heads=heads, kv_heads=3, head_dim=head_dim, scale=1.0, epsilon=1e-5)
     with pytest.raises(ValueError, match=f"{heads} heads of {head_dim} cannot share 3 key/value heads"):
-        open_device(1).ops(wrong, [], [], F32)
+        open_device(threads=1).ops(wrong, [], [], F32)

@@ -42,6 +42,7 @@ def read_window(engine: Engine, tokens: Sequence[int], *, decode: bool) -> torch
     for first in range(0, len(rest), _ROWS):
         part = torch.tensor(rest[first : first + _ROWS])
         positions = torch.arange(half + first, half + first + len(part))
-        attention = model.ops.decode(DecodeBatch(positions, tuple(table.repeat(len(part), 1) for table in tables)))
+        batch = DecodeBatch(positions, tuple(table.repeat(len(part), 1) for table in tables), len(tokens))
+        attention = model.ops.decode(batch)
         states.append(model.run(model.weights.decode, part, attention, None).clone())
     return torch.cat(states)

@@ -22,12 +22,12 @@ class Loader:
     """
 
     def __init__(self, source: WeightSource, path: str, window: int, threads: int) -> None:
-        self._source, self._path, self._window, self._device = source, path, window, open_device(threads)
+        self._source, self._path, self._window, self._device = source, path, window, open_device("cpu", threads=threads)
         self._kept: tuple[Precisions, ModelWeights] | None = None
 
     def precisions(self, choice: Choice) -> Precisions:
         """What a choice means here."""
-        return choose(self._config(choice), self._source)
+        return choose(self._config(choice), self._source, self._device)
 
     def load(self, choice: Choice) -> Engine:
         """Build an engine for one window. Whoever asks has let go of the engine before, or there are two sets of weights.

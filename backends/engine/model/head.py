@@ -18,7 +18,7 @@ class Words(Protocol):
     kind: str
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        """Look up rows: [n] int64 to [n, hidden] float32."""
+        """Look up rows: [n] int64, wherever they are, to [n, hidden] float32."""
         ...
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
@@ -30,13 +30,14 @@ class DenseWords:
     """Rows in bfloat16 or float32."""
 
     def __init__(self, weight: torch.Tensor, device: Device) -> None:
-        self._weight, self._product = weight, device.dense_logits(weight)
+        self._weight = weight.to(device.place)
+        self._product = device.dense_logits(self._weight)
         self.nbytes = self._product.nbytes
         self.kind = "bf16" if weight.dtype == torch.bfloat16 else "fp32"
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         """Look up; see `Words`."""
-        return self._weight[ids].float()
+        return self._weight[ids.to(self._weight.device)].float()
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Multiply; see `Words`."""
@@ -49,12 +50,13 @@ class Int8Words:
     kind = "int8-g32"
 
     def __init__(self, codes: torch.Tensor, scales: torch.Tensor, device: Device) -> None:
-        self._codes, self._scales = codes.contiguous(), scales.contiguous()
+        self._codes, self._scales = (part.contiguous().to(device.place) for part in (codes, scales))
         self._product = device.int8_logits(self._codes, self._scales)
         self.nbytes = self._product.nbytes
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         """Look up; see `Words`."""
+        ids = ids.to(self._codes.device)
         codes = self._codes[ids].float().view(len(ids), -1, _GROUP)
         return (codes * self._scales[ids][..., None]).view(len(ids), -1)
 

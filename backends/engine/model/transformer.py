@@ -25,7 +25,7 @@ class Transformer:
 
         Args:
             layers: `weights.prefill` or `weights.decode`.
-            tokens: [n] int64.
+            tokens: [n] int64, anywhere.
             attention: planned for these tokens.
             rows: the rows whose result is wanted, [m] int64, or None for all; empty when only keys and values are.
 
@@ -45,7 +45,8 @@ class Transformer:
                 # Nothing attends to the last layer's output: only the rows that are wanted go on.
                 if not len(rows):
                     return x[:0]
-                x, attended = x[rows], attended[rows]
+                wanted = rows.to(x.device)
+                x, attended = x[wanted], attended[wanted]
             delta, post = products.o(attended), norms.attn_post
             normed = ops.add_norm(x, delta, norms.ffn, post)
             delta, post = products.down(ops.gated(products.gate_up(normed))), norms.ffn_post

@@ -81,7 +81,7 @@ def load_weights(
         prefill = LinearBuilder(source, precisions.prefill, device, dynamic=True)
     norms, prefill_layers, decode_layers = [], [], []
     for i in range(len(shape.layers)):
-        norms.append(_norms(source, i))
+        norms.append(_norms(source, i, device))
         decode_layers.append(_products(decode, i, shape.qkv_bias))
         if prefill is not None:
             prefill_layers.append(_products(prefill, i, shape.qkv_bias))
@@ -93,15 +93,15 @@ def load_weights(
         decode=decode_layers,
         embed=embed,
         head=embed if shape.tied else read_words(source, "head", precisions.head, device),
-        final_norm=source.dense("final_norm").float(),
+        final_norm=source.dense("final_norm").float().to(device.place),
     )
 
 
-def _norms(source: WeightSource, i: int) -> LayerNorms:
+def _norms(source: WeightSource, i: int, device: Device) -> LayerNorms:
     shape = source.shape
 
     def read(name: str, present: bool = True) -> torch.Tensor | None:
-        return source.dense(f"layers.{i}.{name}").float().contiguous() if present else None
+        return source.dense(f"layers.{i}.{name}").float().contiguous().to(device.place) if present else None
 
     attn, ffn = read("attn_norm"), read("ffn_norm")
     assert attn is not None

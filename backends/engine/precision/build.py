@@ -22,8 +22,8 @@ class LinearBuilder:
     """Builds the linear layers of one phase.
 
     Args:
-        precision: `bf16`, `fp32`, `int8` or `int4-g*`; or `file`: 4-bit and 8-bit blocks as they are in the file, else 8 bits
-            where the file has 8 or fewer, else bfloat16.
+        precision: `bf16`, `fp32`, `fp8`, `int8` or `int4-g*`; or `file`: 4-bit and 8-bit blocks as they are in the file, else
+            8 bits where the file has 8 or fewer, else bfloat16.
         dynamic: 8-bit layers round activations too (for many rows).
     """
 
@@ -59,12 +59,14 @@ class LinearBuilder:
             if self._dynamic or not self._device.int8_group:
                 return to_int8_rows(source.dense(name))
             return source.int8(name) or to_int8_blocks(source.dense(name))
-        return source.dense(name).to(torch.bfloat16 if precision == "bf16" else torch.float32)
+        return source.dense(name).to(torch.float32 if precision == "fp32" else torch.bfloat16)
 
     def _layer(self, matrices: Sequence[Matrix], bias: torch.Tensor | None) -> Linear:
         """Make one layer of matrices of one form."""
         matrix, device = _joined(matrices), self._device
         if isinstance(matrix, torch.Tensor):
+            if self._precision == "fp8":
+                return Layer(device.fp8(matrix, bias), "fp8")
             return Layer(device.dense(matrix, bias), "bf16" if matrix.dtype == torch.bfloat16 else "fp32")
         if isinstance(matrix, Int4Blocks):
             product = device.int4(matrix.codes, matrix.scales, matrix.minima, matrix.group, bias)

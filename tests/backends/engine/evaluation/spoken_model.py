@@ -10,9 +10,9 @@ from tests.backends.engine.model.random_models import save_random
 VOCAB = 260
 
 
-def save_speaking(folder: Path, *, bos: bool = False) -> Path:
+def save_speaking(folder: Path, *, bos: bool = False, **changes: int) -> Path:
     """Save a random Llama in float32 with a tokenizer of bytes; with `bos`, every text begins with token 256."""
-    save_random("llama", folder, vocab_size=VOCAB)
+    save_random("llama", folder, vocab_size=VOCAB, **changes)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={text: token for token, text in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -26,7 +26,7 @@ from backends.engine.shape import ModelShape
 from backends.engine.speculation.drafter import Drafter
 from backends.engine.weights.open_source import open_source
 from backends.types import Sampling
-from kernels.ops import open_device
+from kernels.ops import Device, open_device
 
 EXACT: dict[str, Any] = {"prefill": "fp32", "decode": "fp32", "head": "fp32", "kv": "fp32"}
 """Settings with which everything is float32."""
@@ -44,6 +44,7 @@ class Loaded:
     weights: ModelWeights
     precisions: Precisions
     settings: dict[str, Any]
+    device: Device
 
     def engine(self, **settings: Any) -> "Harness":
         """An engine with an empty cache. `settings` are fields of `EngineConfig`, none of them about weights."""
@@ -53,11 +54,12 @@ class Loaded:
 def load(path: Path, **settings: Any) -> Loaded:
     """Load a model in the precisions of `EngineConfig`."""
     source = open_source(path)
-    precisions = choose(EngineConfig(path=str(path), **settings), source)
+    device = open_device(threads=1)
+    precisions = choose(EngineConfig(path=str(path), **settings), source, device)
     with torch.inference_mode():
-        weights = load_weights(source, precisions, open_device(threads=1))
+        weights = load_weights(source, precisions, device)
     source.close()
-    return Loaded(path, source.shape, weights, precisions, settings)
+    return Loaded(path, source.shape, weights, precisions, settings, device)
 
 
 class Harness:
@@ -65,7 +67,7 @@ class Harness:
 
     def __init__(self, loaded: Loaded, config: EngineConfig) -> None:
         self.shape, self._config = loaded.shape, config
-        self.engine = build_engine(loaded.shape, loaded.weights, loaded.precisions, config, open_device(threads=1))
+        self.engine = build_engine(loaded.shape, loaded.weights, loaded.precisions, config, loaded.device)
         self.scheduler = self.engine.scheduler
         self.loop = Loop(self.engine.runner, self.scheduler, lambda token: b"", self._take, threads=1)
         self.most_running = 0

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from backends.engine.precision.choose import has_fast_bf16
 from backends.types import Sampling
+from kernels.ops import open_device
 from tests.backends.engine.model.conftest import Pair
 from tests.backends.engine.model.harness import EXACT, Loaded, answer, load
 from tests.backends.engine.model.random_models import WINDOW, text
@@ -28,7 +28,7 @@ DICE = Sampling(temperature=0.8, top_p=0.95, seed=11)
 
 PRECISIONS: dict[str, dict[str, Any]] = {
     "fp32": EXACT,
-    "bf16+int4": {"prefill": "bf16" if has_fast_bf16() else "fp32", "decode": "int4-g32"},
+    "bf16+int4": {"prefill": "bf16" if open_device(threads=1).has_fast_bf16 else "fp32", "decode": "int4-g32"},
     "int8+int4": {"prefill": "int8", "decode": "int4-g32"},
     "int8, int8 cache": {"prefill": "int8", "decode": "int8", "kv": "int8"},
 }

@@ -14,11 +14,11 @@ from backends.child.errors import LoadError
 from backends.engine.build import activation_dtype, build_engine
 from backends.engine.config import EngineConfig
 from backends.engine.names import expected
-from backends.engine.precision import choose as choosing
 from backends.engine.precision.choose import choose
 from backends.engine.precision.precisions import Precisions
 from backends.engine.weights.open_source import open_source
 from kernels.cpu import grouped
+from kernels.cpu.device import CpuDevice
 from kernels.ops import open_device
 from tests.backends.engine.model.harness import load
 from tests.backends.engine.weights import folders
@@ -42,9 +42,9 @@ def peak():
 
 torch.set_num_threads(1)
 source = open_source(Path(sys.argv[1]))
-load_weights(open_source(Path(sys.argv[2])), Precisions(**eval(sys.argv[3])), open_device(1))  # what all need
+load_weights(open_source(Path(sys.argv[2])), Precisions(**eval(sys.argv[3])), open_device(threads=1))  # what all need
 before = peak()
-weights = load_weights(source, Precisions(**eval(sys.argv[3])), open_device(1))
+weights = load_weights(source, Precisions(**eval(sys.argv[3])), open_device(threads=1))
 print(peak() - before, sum(weights.memory().values()))
 """
 
@@ -132,9 +132,9 @@ def test_the_cache_takes_what_it_says(tmp_path: Path) -> None:
 
 
 def choice(monkeypatch: pytest.MonkeyPatch, path: Path, *, has_bf16: bool = True, **settings: Any) -> Precisions:
-    monkeypatch.setattr(choosing, "has_fast_bf16", lambda: has_bf16)
+    monkeypatch.setattr(CpuDevice, "has_fast_bf16", has_bf16)
     source = open_source(path)
-    chosen = choose(EngineConfig(path=str(path), **settings), source)
+    chosen = choose(EngineConfig(path=str(path), **settings), source, open_device(threads=1))
     source.close()
     return chosen
 
@@ -171,7 +171,7 @@ def test_a_folder_in_bfloat16_needs_one_set_of_weights(monkeypatch: pytest.Monke
     ],
 )
 def test_activations_are_float32_only_where_all_weights_are(prefill: str | None, decode: str, dtype: torch.dtype) -> None:
-    assert activation_dtype(Precisions(prefill=prefill, decode=decode, head="file")) == dtype
+    assert activation_dtype(Precisions(prefill=prefill, decode=decode, head="file"), open_device(threads=1)) == dtype
 
 
 @pytest.mark.parametrize(
@@ -186,4 +186,4 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path, settings: dict[str
     loaded = load(tmp_path, prefill="bf16", decode="bf16")
     config = EngineConfig(path=str(tmp_path), prefill="bf16", decode="bf16", **settings)
     with pytest.raises(LoadError, match=message):
-        build_engine(loaded.shape, loaded.weights, loaded.precisions, config, open_device(1))
+        build_engine(loaded.shape, loaded.weights, loaded.precisions, config, open_device(threads=1))

@@ -16,7 +16,7 @@ import torch
 from backends.engine.export import ExportOptions, export_folder
 from backends.engine.tokenizers.load import load_tokenizer
 from backends.engine.weights.gguf_source import GgufSource
-from tests.backends.engine.model.harness import EXACT, Loaded, load
+from tests.backends.engine.model.harness import EXACT, Harness, Loaded, load
 from tests.backends.engine.model.llama_logits import llama_logits, write_in_float32
 from tests.models import SMOLLM2, gemma3
 
@@ -178,6 +178,30 @@ def test_by_default_an_answer_does_not_depend_on_what_else_runs(default_smollm2:
     assert busy.loop.figures.accepted_tokens > 0
     assert busy.generate(*prompts[:2], new=new) == alone[:2]
     assert busy.loop.figures.cached_tokens > 0
+
+
+@torch.inference_mode()
+def behind_the_last(engine: Harness, tokens: list[int]) -> tuple[torch.Tensor, int]:
+    """The logits that the answer begins with, and how much of the prompt was in the cache."""
+    (sequence,) = engine.begin(tokens, new=1)
+    step, runner = engine.scheduler.plan(), engine.engine.runner
+    assert step is not None
+    runner.prepare(step, engine.scheduler.running)
+    (hidden,) = runner.prefill(step.prefills)
+    logits = runner.logits(hidden).clone()
+    engine.scheduler.commit(step)
+    engine.scheduler.finish(sequence)
+    return logits, sequence.cached
+
+
+def test_the_last_token_of_a_prompt_alone_has_the_bits_it_has_after_all_others(default_smollm2: Loaded) -> None:
+    engine = default_smollm2.engine(context=1024, slots=1)
+    for length in (17, 33, 65, 129, 257):
+        tokens = [length, *real_text(SMOLLM2, length - 1)]
+        whole, none = behind_the_last(engine, tokens)
+        alone, cached = behind_the_last(engine, tokens)
+        assert (none, cached) == (0, length - 1)
+        assert torch.equal(alone, whole)
 
 
 def test_gemma3_computes_what_transformers_does(gemma: Figures) -> None:

@@ -25,9 +25,9 @@ def words_and_meaning(kind: torch.dtype, vocab: int, columns: int, seed: int, th
     if kind == INT8:
         codes = torch.randint(-127, 128, (vocab, columns), generator=dice).to(INT8)
         scales = torch.rand(vocab, columns // 32, generator=dice) / 100
-        return Int8Words(codes, scales, open_device(threads)), codes.double() * scales.double().repeat_interleave(32, 1)
+        return Int8Words(codes, scales, open_device(threads=threads)), codes.double() * scales.double().repeat_interleave(32, 1)
     weight = torch.randn(vocab, columns, generator=dice).to(kind)
-    return DenseWords(weight, open_device(threads)), weight.double()
+    return DenseWords(weight, open_device(threads=threads)), weight.double()
 
 
 @kinds
@@ -81,7 +81,7 @@ def test_eight_bit_words_of_a_file_are_taken_as_they_are(tmp_path: Path) -> None
     source = GgufSource(ggufs.write(tmp_path / "model.gguf", "llama", ggufs.NUMBERS, content))
     everything = torch.arange(ggufs.VOCAB)
     for precision, kind in {"file": "int8-g32", "int8": "int8-g32", "bf16": "bf16", "fp32": "fp32"}.items():
-        words = read_words(source, "embed", precision, open_device(1))
+        words = read_words(source, "embed", precision, open_device(threads=1))
         assert words.kind == kind
         exact = source.dense("embed").float()
         assert torch.equal(words.rows(everything), exact.bfloat16().float() if kind == "bf16" else exact)
@@ -90,8 +90,8 @@ def test_eight_bit_words_of_a_file_are_taken_as_they_are(tmp_path: Path) -> None
 
 def test_other_words_are_rounded_to_eight_bits_only_when_asked(tmp_path: Path) -> None:
     source = FolderSource(folders.write(tmp_path / "model"))
-    assert read_words(source, "embed", "file", open_device(1)).kind == "bf16"
-    words, exact = read_words(source, "embed", "int8", open_device(1)), source.dense("embed")
+    assert read_words(source, "embed", "file", open_device(threads=1)).kind == "bf16"
+    words, exact = read_words(source, "embed", "int8", open_device(threads=1)), source.dense("embed")
     assert words.kind == "int8-g32"
     assert words.nbytes == folders.VOCAB * (folders.HIDDEN + folders.HIDDEN // 32 * 4)
     off, groups = (words.rows(torch.arange(folders.VOCAB)) - exact).abs().view(-1, 32), exact.abs().view(-1, 32)

@@ -51,7 +51,7 @@ def mixed(tmp_path: Path) -> Iterator[GgufSource]:
 
 
 def build(source: WeightSource, precision: str, names: list[str], *, bias: bool = False, dynamic: bool = False) -> Linear:
-    return LinearBuilder(source, precision, open_device(1), dynamic=dynamic).build(names, bias=bias)
+    return LinearBuilder(source, precision, open_device(threads=1), dynamic=dynamic).build(names, bias=bias)
 
 
 def error(layer: Linear, source: WeightSource, names: list[str], *, bias: bool = False) -> float:
