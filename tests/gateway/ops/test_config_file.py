@@ -187,7 +187,7 @@ def test_folder_for_llama_cpp_is_an_error_that_names_the_engine_for_it(tmp_path)
         ("context = 1", "context is 1 token"),
         ("step_tokens = 64", "step_tokens: Expected `int` >= 128"),
         ('decode = "int4"', "decode: Invalid enum value"),
-        ("block = 2", "block: Expected `int` >= 4"),
+        ("block = 2", "block is 2 tokens, must be at least 4"),
         ("cache_bytes = 1", "cache_bytes: unknown key"),
     ],
 )
