@@ -10,6 +10,8 @@ import msgspec
 from backends.engine.jobs.messages import Done, Failed, Message, Progress
 from gateway.cli.progress import ProgressLine
 
+_INTERRUPTS, _PATIENCE_S = 3, 5.0
+
 ResultT = TypeVar("ResultT", bound=msgspec.Struct)
 
 
@@ -30,8 +32,7 @@ def run_job(module: str, job: msgspec.Struct, result_type: type[ResultT]) -> Res
         try:
             outcome = _listen(process.stdout)
         except BaseException:
-            process.send_signal(signal.SIGINT)
-            process.wait()
+            _interrupt(process)
             raise
     match outcome:
         case Done(result):
@@ -39,6 +40,19 @@ def run_job(module: str, job: msgspec.Struct, result_type: type[ResultT]) -> Res
         case Failed(message):
             raise JobFailed(message)
     raise JobFailed(_ending(process.returncode))
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Let a job clean up, and end it where it does not: Python loses an interrupt that comes while an object is finalised."""
+    for _ in range(_INTERRUPTS):
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+    process.kill()
+    process.wait()
 
 
 def _listen(stream: IO[bytes]) -> Message | None:

@@ -140,6 +140,20 @@ def test_an_interrupted_command_lets_its_job_clean_up(tmp_path):
     assert (tmp_path / "note").read_text() == "cleaned up"
 
 
+def test_a_job_that_does_not_hear_an_interrupt_is_killed(tmp_path):
+    job = ExportJob(path="", folder=str(tmp_path), dtype="bf16")
+    script = (
+        "import sys; from gateway.cli import job; from backends.engine.jobs.messages import *; job._PATIENCE_S = 0.2\n"
+        f"try: job.run_job('tests.gateway.ops.deaf_job', {job!r}, Exported)\n"
+        "except KeyboardInterrupt: sys.exit(130)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "50%  waiting\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(30), process.stderr.read()) == (130, "")
+
+
 def test_a_job_whose_reader_is_gone_ends_quietly(tmp_path):
     ours, theirs = os.pipe()
     os.close(ours)
