@@ -16,7 +16,7 @@ class CpuDenseProduct(DenseProduct):
     """A row of bfloat16 has the same bits alone and beside others.
 
     oneDNN adds up a single row in another order than two or more, which shows in a few of a thousand results: so one row is
-    computed twice. That takes no longer, as memory is what it waits for.
+    computed twice. That takes little longer, as memory is what it waits for.
     """
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
