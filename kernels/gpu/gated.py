@@ -15,7 +15,7 @@ def _sigmoid(b_x):
     return tl.where(b_x < 0, b_e, 1.0) / (1.0 + b_e)
 
 
-@triton.jit(do_not_specialize=["columns"])
+@triton.jit
 def gated_kernel(p_x, p_out, columns, GELU: tl.constexpr, BLOCK: tl.constexpr):
     """One program for each row and stretch of columns."""
     i_row = tl.program_id(0).to(tl.int64)

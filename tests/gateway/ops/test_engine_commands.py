@@ -125,33 +125,29 @@ def test_a_job_that_breaks_says_how_it_ended(capfd):
         run_job("tests.gateway.ops.no_such_job", JOB, Exported)
 
 
-def test_an_interrupted_command_lets_its_job_clean_up(tmp_path):
-    job = ExportJob(path="", folder=str(tmp_path / "note"), dtype="bf16")
+def interrupted(module: str, folder: Path, patience_s: float) -> tuple[int, str]:
+    """Interrupt a command whose job says that it waits; the exit code, and what it said after that."""
+    job = ExportJob(path="", folder=str(folder), dtype="bf16")
     script = (
-        "from gateway.cli.job import run_job; from backends.engine.jobs.messages import *; import sys\n"
-        f"try: run_job('tests.gateway.ops.waiting_job', {job!r}, Exported)\n"
+        "import sys; from gateway.cli import job; from backends.engine.jobs.messages import *\n"
+        f"job._PATIENCE_S = {patience_s}\n"
+        f"try: job.run_job({module!r}, {job!r}, Exported)\n"
         "except KeyboardInterrupt: sys.exit(130)"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "50%  waiting\n"
         process.send_signal(signal.SIGINT)
-        assert (process.wait(30), process.stderr.read()) == (130, "")
+        return process.wait(30), process.stderr.read()
+
+
+def test_an_interrupted_command_lets_its_job_clean_up(tmp_path):
+    assert interrupted("tests.gateway.ops.waiting_job", tmp_path / "note", patience_s=5) == (130, "")
     assert (tmp_path / "note").read_text() == "cleaned up"
 
 
 def test_a_job_that_does_not_hear_an_interrupt_is_killed(tmp_path):
-    job = ExportJob(path="", folder=str(tmp_path), dtype="bf16")
-    script = (
-        "import sys; from gateway.cli import job; from backends.engine.jobs.messages import *; job._PATIENCE_S = 0.2\n"
-        f"try: job.run_job('tests.gateway.ops.deaf_job', {job!r}, Exported)\n"
-        "except KeyboardInterrupt: sys.exit(130)"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "50%  waiting\n"
-        process.send_signal(signal.SIGINT)
-        assert (process.wait(30), process.stderr.read()) == (130, "")
+    assert interrupted("tests.gateway.ops.deaf_job", tmp_path, patience_s=0.2) == (130, "")
 
 
 def test_a_job_whose_reader_is_gone_ends_quietly(tmp_path):

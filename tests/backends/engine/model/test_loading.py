@@ -1,6 +1,5 @@
 """What loading keeps, says and needs on the way."""
 
-import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -32,6 +31,7 @@ import re, sys
 from pathlib import Path
 import torch
 from backends.engine.build import build_engine
+from backends.engine.memory import loading
 from backends.engine.model.weights import load_weights
 from backends.engine.precision.precisions import Precisions
 from backends.engine.weights.open_source import open_source
@@ -44,7 +44,8 @@ torch.set_num_threads(1)
 source = open_source(Path(sys.argv[1]))
 load_weights(open_source(Path(sys.argv[2])), Precisions(**eval(sys.argv[3])), open_device(threads=1))  # what all need
 before = peak()
-weights = load_weights(source, Precisions(**eval(sys.argv[3])), open_device(threads=1))
+with loading():  # memory that is freed is given back at once
+    weights = load_weights(source, Precisions(**eval(sys.argv[3])), open_device(threads=1))
 print(peak() - before, sum(weights.memory().values()))
 """
 
@@ -72,9 +73,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_beside_what_is_kept_one_layer_is_in_memory(large: Path, tmp_path: Path, precisions: Precisions) -> None:
     folders.save_random("llama", tmp_path, torch.bfloat16)
     command = [sys.executable, "-c", _PEAK, str(large), str(tmp_path), repr(asdict(precisions))]
-    # Memory that is freed is given back at once: what is measured is what is needed, not what the allocator keeps.
-    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     peak, kept = map(int, done.stdout.split())
     layer, words = 7_700_000 * 4, 13_000 * 768 * 4  # in float32, as they are dequantised
     assert peak < kept + max(layer, words) + 5e6
